@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .frames.waits import waiting_for
 from .frames.whose import frames_of
-from .language import later
+from .language import counted, later, text
 from .model import (
     Child,
     Coroutine,
@@ -34,9 +34,9 @@ from .model import (
 )
 from .outside import memory_limit, procfs
 
-NO_ANSWER = "it lies on a GPU that does not answer"
-GONE = "its optimizer is gone"
-NO_COUNT = "the optimizer keeps no count of its own"
+NO_ANSWER = later("it lies on a GPU that does not answer")
+GONE = later("its optimizer is gone")
+NO_COUNT = later("the optimizer keeps no count of its own")
 BUSY_SHARE = 0.5
 """A thread that used more than this share of a CPU during the look was running."""
 
@@ -57,16 +57,16 @@ def _thread(pid: int, raw: Mapping[str, Any], *, same_namespace: bool) -> Thread
     elif tid is not None and same_namespace:
         call = procfs.system_call(pid, tid)
     waiting = waiting_for([(f.file, f.line, f.function) for f in frames], call.name or None, call.on)
-    state: Maybe[ThreadState] = NotAvailable("the thread's id is not known to Python")
+    state: Maybe[ThreadState] = NotAvailable(text("the thread's id is not known to Python"))
     if cpu is not None:
         state = "running" if call.name == "running" else "waiting"
     return Thread(
         name=raw["name"],
-        tid=NotAvailable("the thread was not started by Python") if tid is None else tid,
+        tid=NotAvailable(text("the thread was not started by Python")) if tid is None else tid,
         state=state,
         frames=frames,
         waiting_for=waiting,
-        holds_gil=NotAvailable("the agent itself held it while it looked"),
+        holds_gil=NotAvailable(text("the agent itself held it while it looked")),
         training=bool(raw["training"]),
         peer=raw.get("peer"),
         tag=raw.get("tag"),
@@ -96,13 +96,15 @@ def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
         pid,
         answer["at"],
         answer["safe_point"],
-        _or(answer.get("total_norm"), "no gradient exists"),
+        _or(answer.get("total_norm"), text("no gradient exists")),
         tuple(_grad(g) for g in answer["grads"]),
         _first(first) if first else None,
         answer["note"],
-        after_step=_or(answer.get("after_step"), "not read"),
-        cost_s=_or(answer.get("cost_s"), "not read"),
-        optimizer_step=_or(answer.get("optimizer_step"), NO_COUNT if "after_step" in answer else "not read"),
+        after_step=_or(answer.get("after_step"), text("not read")),
+        cost_s=_or(answer.get("cost_s"), text("not read")),
+        optimizer_step=_or(
+            answer.get("optimizer_step"), text(NO_COUNT) if "after_step" in answer else text("not read")
+        ),
         passes=answer.get("passes"),
         scale=answer.get("scale"),
     )
@@ -110,14 +112,14 @@ def grads(rank: int, pid: int, answer: Mapping[str, Any]) -> RankGrads:
 
 def _grad(raw: Mapping[str, Any]) -> GradStat:
     if raw["norm"] is None:
-        why = "no gradient: it is None now" if raw["requires_grad"] else "frozen"
+        why = text("no gradient: it is None now") if raw["requires_grad"] else text("frozen")
         return GradStat(**{**raw, "norm": NotAvailable(why), "max_abs": NotAvailable(why), "zeros": NotAvailable(why)})
-    not_scanned = "its norm is finite; ask with detail to scan every element"
+    not_scanned = text("its norm is finite; ask with detail to scan every element")
     return GradStat(**{**raw, "max_abs": _or(raw["max_abs"], not_scanned), "zeros": _or(raw["zeros"], not_scanned)})
 
 
 def _first(raw: Mapping[str, Any]) -> FirstNonFinite:
-    unknown = "no module's output was non-finite"
+    unknown = text("no module's output was non-finite")
     return FirstNonFinite(
         raw["module"],
         raw["kind"],
@@ -153,11 +155,11 @@ def _optimizer(raw: Mapping[str, Any]) -> OptimizerLr:
     return OptimizerLr(
         raw["optimizer"],
         tuple(groups),
-        _or(raw["scheduler"], "no scheduler"),
-        _or(raw["scheduler_step"], "no scheduler"),
-        step=_or(raw.get("step"), "it has made no step since the attach"),
+        _or(raw["scheduler"], text("no scheduler")),
+        _or(raw["scheduler_step"], text("no scheduler")),
+        step=_or(raw.get("step"), text("it has made no step since the attach")),
         optimizer_step=_or(
-            raw.get("optimizer_step"), "the optimizer keeps no count, or has made no step since the attach"
+            raw.get("optimizer_step"), text("the optimizer keeps no count, or has made no step since the attach")
         ),
     )
 
@@ -166,15 +168,15 @@ def _group(raw: Mapping[str, Any]) -> OptimizerGroup:
     following = raw["next_lr"]  # a text where there is a reason why not
     return OptimizerGroup(
         index=raw["index"],
-        lr=_or(raw["lr"], NO_ANSWER),
+        lr=_or(raw["lr"], text(NO_ANSWER)),
         weight_decay=raw["weight_decay"],
         momentum=raw["momentum"],
         betas=raw["betas"],
         parameters=raw["parameters"],
         elements=raw["elements"],
         next_lr=NotAvailable(following) if isinstance(following, str) else following,
-        effective_lr=_or(raw["effective_lr"], NO_ANSWER),
-        effective_weight_decay=_or(raw["effective_weight_decay"], "it has no weight decay"),
+        effective_lr=_or(raw["effective_lr"], text(NO_ANSWER)),
+        effective_weight_decay=_or(raw["effective_weight_decay"], text("it has no weight decay")),
     )
 
 
@@ -187,50 +189,66 @@ NAMES = {
 """The settings that can be changed; None is all of them."""
 
 BECAME = {
-    "carried": "went over to the new {to}, which takes the place of the one before",
-    "ended": "ended with its optimizer: no {of} has come in its place",
-    "beside": "a new {to} steps, on which nothing is in force",
+    "carried": later("went over to the new {to}, which takes the place of the one before"),
+    "ended": later("ended with its optimizer: no {of} has come in its place"),
+    "beside": later("a new {to} steps, on which nothing is in force"),
 }
 """What became of what was in force."""
 
 
 def words_of(change: Mapping[str, Any]) -> str:
     """``learning rate pinned at 0.0001``, ``weight decay: the schedule x 0.5``, ``gradients clipped at norm 1``, and for which groups."""
-    name, mode, value = NAMES[change["setting"]], change["mode"], change["value"]
-    if mode == "undo":
-        said = "the last change undone" if change["setting"] is None else f"the last change of the {name} undone"
-    elif mode == "release":
-        said = f"{name} released"
-    elif mode == "adopt":
-        said = "taken over from a checkpoint"
-    elif mode in BECAME:
-        said = BECAME[mode].format(**change) + (f": {change['why']}" if change["why"] else "")
-    elif mode == "scale":
-        said = f"{name}: the schedule x {value:g}"
-    elif change["setting"] == "clip_norm":
-        said = f"gradients clipped at norm {value:g}"
-    else:
-        said = f"{name} pinned at " + ("its present value" if value is None else f"{value:g}")
-    where = [
-        f"{what}{'s' * (len(change[key]) > 1)} {', '.join(map(str, change[key]))}"
-        for key, what in (("groups", "group"), ("optimizers", "optimizer"))
-        if change[key] is not None
-    ]
-    return said + (f" ({' of '.join(where)})" if where else "")
+    said, where = _what_changed(change), _where_changed(change["groups"], change["optimizers"])
+    return text("{said} ({where})", said=said, where=where) if where else said
+
+
+def _where_changed(groups: Sequence[int] | None, optimizers: Sequence[int] | None) -> str:
+    """``groups 0, 2 of optimizer 1``; empty where it is all of them."""
+    own = counted("group {numbers}", "groups {numbers}", len(groups), numbers=_listed(groups)) if groups else ""
+    if not optimizers:
+        return own
+    of = counted("optimizer {numbers}", "optimizers {numbers}", len(optimizers), numbers=_listed(optimizers))
+    return text("{groups} of {optimizers}", groups=own, optimizers=of) if own else of
+
+
+def _what_changed(change: Mapping[str, Any]) -> str:
+    mode, value, name = change["mode"], change["value"], text(NAMES[change["setting"]])
+    if mode in BECAME:
+        became = text(BECAME[mode], to=change["to"], of=change["of"])
+        return text("{what}: {why}", what=became, why=change["why"]) if change["why"] else became
+    if mode == "undo" and change["setting"] is None:
+        return text("the last change undone")
+    said = {
+        "undo": text("the last change of the {name} undone", name=name),
+        "release": text("{name} released", name=name),
+        "adopt": text("taken over from a checkpoint"),
+        "scale": text("{name}: the schedule x {value}", name=name, value=f"{value or 0:g}"),
+    }
+    if mode in said:
+        return said[mode]
+    if change["setting"] == "clip_norm":
+        return text("gradients clipped at norm {value}", value=f"{value:g}")
+    if value is None:
+        return text("{name} pinned at its present value", name=name)
+    return text("{name} pinned at {value}", name=name, value=f"{value:g}")
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def group_changes(rows: Sequence[Mapping[str, Any]]) -> tuple[GroupChange, ...]:
     """The rows of a change as the agent's tuning gives them."""
-    unread = [GONE if r.get("gone") else NO_ANSWER for r in rows]
+    unread = [text(GONE if r.get("gone") else NO_ANSWER) for r in rows]
     return tuple(
         GroupChange(
             r["optimizer"],
             r["class"],
             r["group"],
             r["setting"],
-            _or(r["scheduled"], "the training sets none" if r["setting"] == "clip_norm" else why),
-            _or(r["before"], "nothing was in force" if r["setting"] == "clip_norm" else why),
-            _or(r["after"], "nothing is in force any more" if r["setting"] == "clip_norm" else why),
+            _or(r["scheduled"], text("the training sets none") if r["setting"] == "clip_norm" else why),
+            _or(r["before"], text("nothing was in force") if r["setting"] == "clip_norm" else why),
+            _or(r["after"], text("nothing is in force any more") if r["setting"] == "clip_norm" else why),
             r["action"],
             r["note"],
         )
@@ -249,7 +267,7 @@ def in_force(rows: Sequence[Mapping[str, Any]]) -> list[InForce]:
             c.action,
             c.scheduled,
             c.after,
-            c.note or (f"given up: {r['failure']}" if r.get("failure") else ""),
+            c.note or (text("given up: {why}", why=r["failure"]) if r.get("failure") else ""),
             so_far=_clipped(r),
         )
         for c, r in zip(group_changes(rows), rows, strict=True)
@@ -260,13 +278,18 @@ def _clipped(row: Mapping[str, Any]) -> str:
     """``clipped 12 of 40 steps, last norm 3.25``; nothing for another setting, or before the first step."""
     if row.get("failure") or not row.get("steps") or row["clipped"] is None:
         return ""
-    last = "" if row["last_norm"] is None else f", last norm {row['last_norm']:.4g}"
-    left = f", {row['nonfinite']} not finite and left alone" if row["nonfinite"] else ""
-    return f"clipped {row['clipped']} of {row['steps']} steps{left}{last}"
+    said = [text("clipped {clipped} of {steps} steps", clipped=row["clipped"], steps=row["steps"])]
+    if row["nonfinite"]:
+        said.append(text("{count} not finite and left alone", count=row["nonfinite"]))
+    if row["last_norm"] is not None:
+        said.append(text("last norm {norm}", norm=f"{row['last_norm']:.4g}"))
+    return text(", ").join(said)
 
 
 def freed(rank: int, pid: int, answer: Mapping[str, Any]) -> RankFreed:
-    cuda = {name: _or(answer[name], "this process uses no CUDA device") for name in answer if name.startswith("cuda_")}
+    cuda = {
+        name: _or(answer[name], text("this process uses no CUDA device")) for name in answer if name.startswith("cuda_")
+    }
     return RankFreed(
         rank,
         pid,
@@ -291,7 +314,7 @@ def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Ch
         answer["rss_bytes"],
         answer["peak_rss_bytes"],
         tuple(_share(device, answer, pid) for device in devices),
-        answer["cuda"] or NotAvailable("this process uses no CUDA device"),
+        answer["cuda"] or NotAvailable(text("this process uses no CUDA device")),
         tuple(children),
         tuple((time_s, rss, cuda) for time_s, rss, cuda in answer["curve"]),
         note=answer["note"],
@@ -300,7 +323,7 @@ def memory(rank: int, pid: int, answer: Mapping[str, Any], children: Sequence[Ch
 
 def _share(device: str, answer: Mapping[str, Any], pid: int) -> MemoryShare:
     held = {kind: by_device.get(device, 0) for kind, by_device in answer["sizes"].items()}
-    in_use: int | NotAvailable = NotAvailable("torch's allocator for this device gives no figures")
+    in_use: int | NotAvailable = NotAvailable(text("torch's allocator for this device gives no figures"))
     if device == "cpu":
         in_use = answer["rss_bytes"]
     elif device in answer["cuda"]:
@@ -315,7 +338,7 @@ def _share(device: str, answer: Mapping[str, Any], pid: int) -> MemoryShare:
         in_use,
         rest,
         held.get("earlier", 0),
-        _or(_capacity(device, answer, pid), "nothing tells how much memory there is"),
+        _or(_capacity(device, answer, pid), text("nothing tells how much memory there is")),
     )
 
 

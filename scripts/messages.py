@@ -24,8 +24,8 @@ from jupyter_traindbg import tables  # noqa: E402
 from jupyter_traindbg.model.waits import ENGLISH  # noqa: E402 - of this checkout, installed or not
 
 PACKAGE = REPO / "jupyter_traindbg"
-CALLS = {"text": 1, "later": 1, "counted": 2, "later_counted": 2, "pgettext": 2}
-"""The functions of language.py that say a message, and how many of their arguments are it (and its context)."""
+CALLS = {"text": 1, "later": 1, "counted": 2, "later_counted": 2, "pgettext": 2, "said": 1}
+"""The functions that say a message (of language.py; `said` is the agent's), and how many of their arguments are it (and its context)."""
 HEAD = """\
 # What traindbg says, in {name}. scripts/messages.py puts the messages here; their translations are written here.
 msgid ""

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "tasks": ["errors", "language", "verbose"],  # work beside the rest, waited for with a deadline
     "agent": [],  # travels into processes where the rest of the package does not exist
     "outside": ["agent.flight", "agent.probes.joining", "agent.rendezvous", "tasks", *DATA],
-    "checkpoints": ["agent.checkpoint.seal", "progress", *DATA],  # files on disk, no job
+    "spoken": ["agent.saying", "language"],  # what agents say, in the reader's language
+    "checkpoints": ["agent.checkpoint.seal", "agent.saying", "progress", "spoken", *DATA],  # files on disk, no job
     "step_numbers": ["language", "model"],
     "schedules": ["model"],  # pure: which ranks follow one schedule
     "no_step": ["language", "model"],
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         "step_parts",
         "words",
     ],  # pure: evidence in, Findings out
-    "attach": ["_version", "agent", "hosts", "notebook", "outside", "tasks", *DATA],
+    "attach": ["_version", "agent", "hosts", "notebook", "outside", "spoken", "tasks", *DATA],
     "evidence": ["frames", "language", "model", "outside"],
     "evidence_growth": ["frames", "model"],
     "evidence_compiling": ["frames", "model", "redact"],
@@ -105,11 +106,13 @@ MAY_IMPORT = {
         "agent.agreed",
         "agent.boundary",
         "agent.checkpoint.files",
+        "agent.saying",
         "attach",
         "checkpoints",
         "evidence",
         "outside",
         "ray.workers.naming",
+        "spoken",
         *DATA,
     ],
     "questions": [

@@ -11,6 +11,7 @@ import pytest
 
 from jupyter_traindbg.agent.checkpoint import files
 from jupyter_traindbg.agent.checkpoint.seal import file_bytes
+from jupyter_traindbg.agent.saying import unpacked
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.model import Rank
 
@@ -142,7 +143,9 @@ class Played(Link):
     def _commit(self, params: dict[str, Any]) -> dict[str, Any]:
         for name in params["files"]:
             (self.partial / name).write_bytes(b"abc")
-        (self.partial / "manifest.json").write_bytes(file_bytes({**params["manifest"], "files": params["files"]}))
+        notes = params["manifest"]["notes"]
+        told = {"notes": [str(unpacked(note)) for note in notes], "said": notes, "files": params["files"]}
+        (self.partial / "manifest.json").write_bytes(file_bytes({**params["manifest"], **told}))
         self.partial.rename(self.directory_of_job)
         return {"directory": self.directory_of_job, "bytes": 3}
 

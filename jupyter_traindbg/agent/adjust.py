@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import cuda, runs
 from .clipping import Clip
 from .notebook import cell
+from .saying import Text
 
 HOLD, SCALE, RELEASE, UNDO = "hold", "scale", "release", "undo"
 LR, WEIGHT_DECAY, CLIP_NORM = "lr", "weight_decay", "clip_norm"
@@ -63,7 +64,7 @@ class Held:
         self.clip: Optional[Clip] = None
         self.gone_at: Optional[int] = None
         """The number of the last step when the optimizer was first missed."""
-        self.failure = ""
+        self.failure: Text = ""
         """Why the last step did not get its values, where something went wrong."""
 
     def copy(self) -> Held:

@@ -19,6 +19,7 @@ from .common_store import CommonStore
 from .recorder import Recorder
 from .refused import Refused
 from .safepoint import Request, SafePoints
+from .saying import said
 
 COMMIT, ABORT = "commit", "abort"
 IN_STORE = "store:"
@@ -115,7 +116,9 @@ class Agreed:
         if 0 < after_step <= passed and pending.at_step is None:
             self.drop(pending)
             raise Refused(
-                f"step {after_step} was over before all ranks had agreed", "try again: the margin grows", too_late=True
+                said("step {step} was over before all ranks had agreed", step=after_step),
+                said("try again: the margin grows"),
+                too_late=True,
             )
         self.known[ident] = pending
 
@@ -129,7 +132,7 @@ class Agreed:
         """What became of `ident`: ``{"done": bool, "aborted": bool, "at_step": int or None, "value": ...}``. Waits at most `wait_s`."""
         pending = self.known.get(ident)
         if pending is None:
-            raise Refused(f"nothing was prepared as {ident}")
+            raise Refused(said("nothing was prepared as {name}", name=ident))
         finished = pending.request.done.wait(wait_s)
         if pending.request.error is not None:
             raise pending.request.error

@@ -21,6 +21,7 @@ from .patch import Patches, Spot
 from .randomness import Generators, Randomness
 from .recorder import OF_OPTIMIZER, OPTIMIZER_STEP, STEP, Recorder
 from .safepoint import NEXT_BATCH, STEPS_WITHOUT_A_BATCH, SafePoints
+from .saying import Said, said
 from .statistics import Statistics
 from .steppers import is_step, stepping
 
@@ -34,26 +35,28 @@ AFTER_STEP, AS_FOUND = "after the optimizer step", "as found"
 FRAMES_TO_READER = 8
 """How far above a fetch the function may run that reads ahead for the program (accelerate's)."""
 
-NOT_THE_BOUNDARY = (
+NOT_THE_BOUNDARY = said(
     "the debugger came after the last step: random generators and loader positions are those of the moment, not of a step's end;"
     " weights and optimizer are exact, dropout and augmentation will differ"
 )
-BATCH_IN_HAND = "the batch that the program had in hand when it stopped is taken as not trained on"
-SCHEDULER_IN_DOUBT = (
+BATCH_IN_HAND = said("the batch that the program had in hand when it stopped is taken as not trained on")
+SCHEDULER_IN_DOUBT = said(
     "the program stopped after optimizer.step() and before its next batch: a scheduler.step() that follows the step"
     " may be missing"
 )
-BY_HAND = "no optimizer of torch's was found: what the program keeps for its own updates (momentum, a learning rate, averages) is not in it"
-GENERATORS_AS_FOUND = "random generators are those of the moment, not of the step's end"
-ORDER_UNKNOWN = (
+BY_HAND = said(
+    "no optimizer of torch's was found: what the program keeps for its own updates (momentum, a learning rate, averages) is not in it"
+)
+GENERATORS_AS_FOUND = said("random generators are those of the moment, not of the step's end")
+ORDER_UNKNOWN = said(
     "the debugger came in the middle of this pass and its sampler keeps its order to itself: the remaining batches are"
     " not those of the saved job"
 )
-WORKERS_GO_ON = (
+WORKERS_GO_ON = said(
     "the loader's workers are persistent and kept their random generators from an earlier pass: exact only where"
     " __getitem__ draws no random numbers"
 )
-READ_AHEAD = (
+READ_AHEAD = said(
     "accelerate's loader had read a batch ahead in the training process, whose random numbers were drawn between those of"
     " the training: exact only where __getitem__ draws none"
 )
@@ -405,7 +408,7 @@ def _plain_loader(position: Position, trained: Optional[Loader]) -> Dict[str, An
     }
 
 
-def _doubts(entries: List[Dict[str, Any]]) -> List[str]:
+def _doubts(entries: List[Dict[str, Any]]) -> List[Said]:
     """Why the batches to come will not be those that would have come. An order that is not known counts of every loader: a step may take a
     batch of several.
     """

@@ -10,6 +10,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Set
 
+from .saying import Said, said
+
 if TYPE_CHECKING:
     from .objects import Objects
     from .recorder import Recorder
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 FEW_PASSES = 2
 """So many backward passes without a step, before anybody looks whether there is an optimizer; then after twice as many."""
-NONE_FOUND = "no optimizer was found"
+NONE_FOUND = said("no optimizer was found")
 A_PASS_S = 1.0
 """How long a backward pass is waited for where there is no optimizer: it tells whether anything is trained at all."""
 MOST_NODES = 4096
@@ -99,7 +101,7 @@ class Search:
             safepoints.by_hand = ByHand(p for p in trained if p.requires_grad and p.is_leaf)
 
 
-def no_optimizer(recorder: Recorder) -> str:
+def no_optimizer(recorder: Recorder) -> Said:
     """Why there is no optimizer to show or to change: in words, from what was seen. On a client's thread: an agent that has just come in
     waits for a backward pass, `A_PASS_S` at most."""
     ends = time.monotonic() + (A_PASS_S if threading.current_thread().name.startswith("traindbg-") else 0.0)
@@ -107,7 +109,7 @@ def no_optimizer(recorder: Recorder) -> str:
         time.sleep(0.01)
     if not recorder.backwards:
         return NONE_FOUND
-    return (
+    return said(
         "no optimizer of torch's was found, and backward passes were seen: the program changes its weights by itself, with a learning "
         "rate of its own"
     )

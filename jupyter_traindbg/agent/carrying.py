@@ -14,6 +14,7 @@ from .changes import fits
 from .notebook import cell
 from .objects import Objects
 from .refused import Refused
+from .saying import Text, said
 
 CARRIED, ENDED, BESIDE = "carried", "ended", "beside"
 """What is logged as the ``mode`` of a change: what was in force went over to a new optimizer; it ended, since no such one came; it stays
@@ -53,7 +54,7 @@ def go_over(force: Force, key: int, optimizer: Any, *, leave: bool) -> Force:
     return following
 
 
-def why_not(held: Held, optimizer: Any) -> str:
+def why_not(held: Held, optimizer: Any) -> Text:
     """Why what is held cannot be in force on `optimizer`; empty where it can."""
     twin = held.for_another(optimizer, held.number)
     settings: Dict[str, List[int]] = {}
@@ -66,11 +67,11 @@ def why_not(held: Held, optimizer: Any) -> str:
         for setting, groups in wanted:
             fits(setting, held.number, optimizer, groups)
     except Refused as e:
-        return str(e).splitlines()[0]
-    return "" if wanted else "it has no such param group"
+        return e.cause
+    return "" if wanted else said("it has no such param group")
 
 
-def logged(mode: str, held: Held, optimizer: Any = None, why: str = "") -> Dict[str, Any]:
+def logged(mode: str, held: Held, optimizer: Any = None, why: Text = "") -> Dict[str, Any]:
     """The ``change`` of the log's entry; `optimizer` is the new one, where there is one."""
     return {
         "mode": mode,

@@ -12,9 +12,11 @@ import threading
 from typing import Any, Optional
 
 from .refused import Refused
+from .saying import said
 
 PATIENCE_S = 5.0
 """How long the store may take to answer, on a connection of our own."""
+UNDECIDED = said("nothing was decided by this")
 
 
 class CommonStore:
@@ -31,39 +33,44 @@ class CommonStore:
                 self._store = _own(_base())
 
     def decide(self, key: str, wish: str) -> str:
-        """Write `wish` under `key`, unless something stands there; what stands. Atomic among all ranks. Raises OSError, `Refused`."""
+        """Write `wish` under `key`, unless something stands there; what stands. Atomic among all ranks. Raises `Refused`."""
         self.open()
         store = self._store
         if store is None:  # closed meanwhile
-            raise OSError("the store is closed")
+            raise Refused(said("the store of the process group is closed"), UNDECIDED)
         try:
             return bytes(store.compare_set(key, "", wish)).decode()
         except RuntimeError as e:  # the common parent of torch's store errors
-            raise OSError(f"the store of the process group does not answer: {e}") from e
+            raise _silent(e) from e
 
     def forget(self, key: str) -> None:
-        """Take `key` out again. Raises OSError."""
+        """Take `key` out again. Raises `Refused`."""
         store = self._store
         if store is not None:
             try:
                 store.delete_key(key)
             except RuntimeError as e:
-                raise OSError(f"the store of the process group does not answer: {e}") from e
+                raise _silent(e) from e
 
     def close(self) -> None:
         self._store = None
+
+
+def _silent(error: RuntimeError) -> Refused:
+    return Refused(said("the store of the process group does not answer: {error}", error=str(error)), UNDECIDED)
 
 
 def _base() -> Any:
     """The store below all prefixes, which ranks need not share."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None or not c10d.is_initialized():
-        raise Refused("this process has no process group, at whose store its ranks could agree")
+        raise Refused(said("this process has no process group, at whose store its ranks could agree"))
     store = c10d._get_default_store()
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     if not hasattr(store, "compare_set"):
-        raise Refused(f"the store of the process group, {type(store).__name__}, cannot decide between ranks")
+        kind = type(store).__name__
+        raise Refused(said("the store of the process group, {kind}, cannot decide between ranks", kind=kind))
     return store
 
 

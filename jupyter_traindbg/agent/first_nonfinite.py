@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from .objects import WRAPPERS, walk
 from .own_count import next_count, own_count
+from .saying import Said, Text, joined, said
 from .tensors import shard, within
 
 if TYPE_CHECKING:
     from .core import Agent
 
-COMPILED = "the model is compiled: what runs inside of compiled modules is not seen"
+COMPILED = said("the model is compiled: what runs inside of compiled modules is not seen")
 
 
 LEASE_S = 10.0
@@ -72,12 +73,14 @@ class _Watch:
         self._hit_path = ""
         self.finished = threading.Event()
 
-    def no_whole_step(self) -> str:
+    def no_whole_step(self) -> Said:
         """Why it tells nothing of a step, and what came instead."""
         passes = self._agent.recorder.backwards - self._backwards
-        return "no whole step passed while armed" + (
-            f", but {passes} backward pass{'es' * (passes > 1)}" if passes else ""
-        )
+        if passes > 1:
+            return said("no whole step passed while armed, but {passes} backward passes", passes=passes)
+        if passes:
+            return said("no whole step passed while armed, but one backward pass")
+        return said("no whole step passed while armed")
 
     def renew(self, steps: int, lease_s: float) -> None:
         self._last = self.steps_seen + steps
@@ -166,12 +169,12 @@ class _Watch:
             return next_count(recorder, self._agent.safepoints)
         return own_count(recorder, step)
 
-    def report(self, note: str) -> Dict[str, Any]:
+    def report(self, note: Text) -> Dict[str, Any]:
         notes = [note]
         if self._modules == 0:
-            notes.append("no model was found whose modules could be watched")
+            notes.append(said("no model was found whose modules could be watched"))
         elif self._seen == 0:
-            notes.append("no module ran while armed")
+            notes.append(said("no module ran while armed"))
         if self._compiled:
             notes.append(COMPILED)
         if self._hit is not None and self._agent.watch is self:
@@ -183,7 +186,7 @@ class _Watch:
             "optimizer_step": None if hit["step"] is None else self._own_count(hit["step"]),
             "modules_seen": self._seen,
             "steps_seen": seen,
-            "note": "; ".join(filter(None, notes)),
+            "note": joined(notes),
         }
 
 

@@ -15,12 +15,15 @@ from typing import Any, Dict, List, Union
 
 from .attributes import attribute, attributes
 from .harmless import PLAIN, harmless
+from .saying import Said, said
 
-SIDE_EFFECTS = "the schedule is a function that might have side effects; it is not run"
+SIDE_EFFECTS = said("the schedule is a function that might have side effects; it is not run")
 
 
 class _CannotTell(Exception):
-    """The message says why."""
+    def __init__(self, why: Said) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 def never_stepped(scheduler: Any, optimizer: Any) -> bool:
@@ -30,19 +33,19 @@ def never_stepped(scheduler: Any, optimizer: Any) -> bool:
     return type(count) is int and count <= 1 and not only_made
 
 
-def upcoming(scheduler: Any, optimizer: Any, count: int) -> Union[List[List[float]], str]:
+def upcoming(scheduler: Any, optimizer: Any, count: int) -> Union[List[List[float]], Said]:
     """The next `count` learning rates of every group, or why they cannot be told."""
     try:
         twin, groups = _snapshot(scheduler, optimizer)
     except _CannotTell as e:
-        return str(e)
+        return e.why
     out = []
     try:
         for _ in range(count):
             twin.step()
             out.append([float(g["lr"]) for g in groups])
     except Exception as e:  # it may well end there, or divide by zero: so will the live one
-        return f"the schedule raises {type(e).__name__} in {len(out) + 1} steps"
+        return said("the schedule raises {error} in {steps} steps", error=type(e).__name__, steps=len(out) + 1)
     return out
 
 
@@ -77,9 +80,9 @@ setattr(_StandIn.step, "_wrapped_by_lr_sched", True)  # noqa: B010 - else torch 
 def _twin(scheduler: Any, stand_in: _StandIn, made: Dict[int, Any]) -> Any:
     cls = type(scheduler)
     if cls.__name__ == "ReduceLROnPlateau":
-        raise _CannotTell("depends on the metric it will be given")
+        raise _CannotTell(said("depends on the metric it will be given"))
     if cls.__module__ not in ("torch.optim.lr_scheduler", "torch.optim.swa_utils"):
-        raise _CannotTell(f"{cls.__name__} is not one of torch's own schedulers")
+        raise _CannotTell(said("{class_name} is not one of torch's own schedulers", class_name=cls.__name__))
     twin = made[id(scheduler)] = object.__new__(cls)
     for name, value in list(vars(scheduler).items()):
         vars(twin)[name] = stand_in if name == "optimizer" else _copy(value, name, stand_in, made)
@@ -110,7 +113,8 @@ def _shared(value: Any, name: str) -> Any:
         if harmless(value):
             return value
         raise _CannotTell(SIDE_EFFECTS)
-    raise _CannotTell(f"the scheduler holds a {type(value).__name__} in {name}")
+    kind = type(value).__name__
+    raise _CannotTell(said("the scheduler holds a {class_name} in {name}", class_name=kind, name=name))
 
 
 def _rebound(method: Any, cls: type, made: Dict[int, Any]) -> Any:

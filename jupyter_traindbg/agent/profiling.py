@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional
 
 from . import cuda
 from .patch import Patches, Spot
+from .saying import Text, said
+from .tensors import NO_TORCH
 
 if TYPE_CHECKING:
     from .core import Agent
@@ -28,8 +30,8 @@ BEGINS = ("_prepare_profiler", "_enable_profiler")
 """What there every profiler of torch's begins with."""
 PROFILER_STEP = "ProfilerStep"
 """The name under which torch counts the steps of a program's profiler, from its making to its end (torch/profiler/profiler.py)."""
-CLAIMED = "the program profiles itself, or is about to: torch has one profiler for a process"
-TAKEN = "the program began to profile itself: torch has one profiler for a process, and ours made way"
+CLAIMED = said("the program profiles itself, or is about to: torch has one profiler for a process")
+TAKEN = said("the program began to profile itself: torch has one profiler for a process, and ours made way")
 
 
 class Profiling:
@@ -46,7 +48,7 @@ class Profiling:
         """For how long the training thread stood still for each."""
         self.thread = 0
         """The kernel's number of the training thread."""
-        self.note = ""
+        self.note: Text = ""
         self.over = threading.Event()
         """It is out of the process again; what it recorded may be written."""
         self._ending = threading.Event()
@@ -78,14 +80,14 @@ class Profiling:
             profiler.__enter__()
         except Exception as e:  # a build of torch without it, a driver that refuses
             self._patches.close()
-            self._give_up(f"torch's profiler did not start: {type(e).__name__}: {e}")
+            self._give_up(said("torch's profiler did not start: {error}", error=f"{type(e).__name__}: {e}"))
             return
         self._profiler, self._ident, self.thread = profiler, threading.get_ident(), threading.get_native_id()
         self.first = self._agent.recorder.step
         self._agent.safepoints.after.append(self._stepped)
         self.start_s, self.began_s = time.perf_counter() - began, time.time()
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: Text) -> None:
         self.note = why
         self.over.set()
 
@@ -110,7 +112,7 @@ class Profiling:
                 self._profiler.__exit__(None, None, None)
                 self.steps = recorded
         except Exception as e:  # ours to keep: the training never sees it
-            self.note = f"torch's profiler did not stop as it should: {type(e).__name__}: {e}"
+            self.note = said("torch's profiler did not stop as it should: {error}", error=f"{type(e).__name__}: {e}")
         self.stop_s = time.perf_counter() - began
         self.over.set()
         if self._unwanted:
@@ -171,19 +173,19 @@ def _record(on: bool) -> None:
         enable(on)
 
 
-def in_use() -> str:
+def in_use() -> Text:
     """Why torch's profiler is not to be had at this moment, on the training thread; empty where it is."""
     torch, own = sys.modules.get("torch"), sys.modules.get(OWN)
     if torch is None or own is None:
-        return "torch has not been imported in this process"
+        return NO_TORCH
     if not torch.autograd.kineto_available():
-        return "this build of torch has no profiler"
+        return said("this build of torch has no profiler")
     if torch.autograd._profiler_enabled() or getattr(own, "_is_profiler_enabled", False):
         return CLAIMED
     return ""
 
 
-def claimed() -> str:
+def claimed() -> Text:
     """Why it may not be used though nobody profiles right now: one of the program's own is warming up.
 
     Only where the program has made one at all is it searched for: 100 ms for a million objects, 20 of them in one piece.

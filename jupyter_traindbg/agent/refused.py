@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from .saying import Text
+
 
 class Refused(Exception):
     """Why not, in one line, and what the person can do instead. ``too_late``: the step that was agreed on is over; another one may do."""
 
-    def __init__(self, cause: str, next_step: str = "", too_late: bool = False) -> None:
-        super().__init__(cause)
+    def __init__(self, cause: Text, next_step: Text = "", too_late: bool = False) -> None:
+        super().__init__(str(cause))
         self.cause, self.next_step, self.too_late = cause, next_step, too_late

@@ -13,7 +13,7 @@ import shutil
 import stat
 from typing import Any, Dict, Optional
 
-PROTOCOL = 1
+PROTOCOL = 2
 SOCKET = "agent.sock"
 CARD = "agent.json"
 

@@ -8,8 +8,9 @@ from . import changes
 from .adjust import LR, UNDO, Force, Held, Key, in_time, is_tensor, keys, number, same, short
 from .guard import compiled
 from .objects import Objects
+from .saying import said
 
-COMPILED = "the step is compiled: torch compiles it again for another float learning rate, which may take long"
+COMPILED = said("the step is compiled: torch compiles it again for another float learning rate, which may take long")
 
 
 class Rows:
@@ -58,9 +59,12 @@ class Rows:
             "note": held.failure if held is not None else "",
         }
         if optimizer is None and known is not None:
-            row.update(gone=True, note=f"its optimizer is gone: it goes over to the {known.name} that takes its place")
+            gone = said(
+                "its optimizer is gone: it goes over to the {class_name} that takes its place", class_name=known.name
+            )
+            row.update(gone=True, note=gone)
         elif any(optimizer is left for left in self._objects.leftovers()):
-            row["note"] = "an earlier run's: it does not step any more"
+            row["note"] = said("an earlier run's: it does not step any more")
         if group is None:
             return {**row, **_clip_row(old, held)}
         there = optimizer is not None and group < len(optimizer.param_groups)

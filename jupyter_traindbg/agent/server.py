@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Optional, Protocol, Set
 from . import cuda
 from .refused import Refused
 from .rendezvous import PROTOCOL
+from .saying import as_json
 
 TICK_S = 0.5
 MAX_HELLO_BYTES, MAX_REQUEST_BYTES = 1 << 16, 1 << 28
@@ -116,7 +117,7 @@ class Server:
                         return
                     reply = self._answer(client, line, greeted)
                     greeted = greeted or "error" not in reply
-                    client.sendall(json.dumps(reply).encode() + b"\n")
+                    client.sendall(json.dumps(reply, default=as_json).encode() + b"\n")
                     if not greeted:
                         break
                 self._hang_up(client)
@@ -171,7 +172,8 @@ class Server:
         except LookupError as e:
             return _error(ident, NO_METHOD, str(e))
         except Refused as e:
-            return _error(ident, REFUSED, e.cause, {"next_step": e.next_step, "too_late": e.too_late})
+            told = {"cause": e.cause, "next_step": e.next_step, "too_late": e.too_late}
+            return _error(ident, REFUSED, str(e.cause), told)
         except BaseException as e:
             where = traceback.extract_tb(e.__traceback__)[-1]
             place = f"{os.path.basename(where.filename)}:{where.lineno}"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .saying import Text, said
+
+NO_TORCH = said("torch has not been imported in this process")
+
 
 def shard(tensor: Any) -> Any:
     """This rank's part of a DTensor; any other tensor itself."""
@@ -38,11 +42,11 @@ def extent(tensor: Any) -> Extent:
         return Extent((), 0, None)
 
 
-def unreadable(tensor: Any) -> str:
-    """Why `tensor` has no values that could be read, or ''."""
+def unreadable(tensor: Any) -> Text:
+    """Why `tensor` has no values that could be read; empty where it has."""
     if sys.modules["torch"].nn.parameter.is_lazy(tensor):
-        return "not initialised yet (a lazy parameter)"
-    return "on the meta device, without values" if shard(tensor).device.type == "meta" else ""
+        return said("not initialised yet (a lazy parameter)")
+    return said("on the meta device, without values") if shard(tensor).device.type == "meta" else ""
 
 
 def add_bytes(sums: Dict[str, int], tensors: Iterable[Any], seen: Set[int]) -> None:

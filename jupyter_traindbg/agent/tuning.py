@@ -31,7 +31,7 @@ from .adjust import (
     keys,
     number,
 )
-from .by_hand import no_optimizer
+from .by_hand import NONE_FOUND, no_optimizer
 from .clipping import Clip
 from .guard import Guard, keep_from_compilation, makes_up_state, running
 from .objects import Objects, inner_optimizers
@@ -40,12 +40,13 @@ from .recorder import Recorder
 from .refused import Refused
 from .rows import Rows, effective
 from .safepoint import SafePoints, runs_above, step_frame
+from .saying import Text, said
 
 CLOSE_S = 2.0
 AT_MOST = 100
 """Tries to read a value while no step begins or ends; nearly always the first one does."""
 LOG, HISTORY = 1024, 256
-CAPTURED = "not in force in the step that is captured into a CUDA graph, nor where that one is replayed"
+CAPTURED = said("not in force in the step that is captured into a CUDA graph, nor where that one is replayed")
 
 
 class Tuning:
@@ -89,10 +90,11 @@ class Tuning:
     def plan(self, change: Dict[str, Any]) -> changes.Plan:
         """Check `change` against the live optimizers. Raises `Refused`, with one line; changes nothing."""
         optimizers = self._objects.find().optimizers() if "torch" in sys.modules else []
-        why_none = "" if optimizers else no_optimizer(self._recorder)
+        why_none = NONE_FOUND if optimizers else no_optimizer(self._recorder)
         plan = changes.plan(change, optimizers, others_held=self.active, why_none=why_none)
         if plan.mode == UNDO and not self._history:
-            raise Refused("nothing has been changed, so there is nothing to undo", changes.see(plan.change["setting"]))
+            seen = changes.see(plan.change["setting"])
+            raise Refused(said("nothing has been changed, so there is nothing to undo"), seen)
         if plan.mode == UNDO:
             changes.refuse_other_undo(plan.change["setting"], self._history[-1][1])
         if plan.change["setting"] == CLIP_NORM and plan.mode == HOLD:
@@ -101,7 +103,12 @@ class Tuning:
         if plan.mode in (HOLD, SCALE) and not plan.change["force"]:
             for row in self.preview(plan):
                 if row["setting"] in VALUES:
-                    name = f"optimizer {row['optimizer']} ({row['class']}), group {row['group']}"
+                    name = said(
+                        "optimizer {number} ({class_name}), group {group}",
+                        number=row["optimizer"],
+                        class_name=row["class"],
+                        group=row["group"],
+                    )
                     changes.refuse_jump(row["setting"], name, row["before"], row["after"])
         return plan
 
@@ -191,7 +198,11 @@ class Tuning:
             number = part["optimizer"]
             if not 0 <= number < len(optimizers) or type(optimizers[number]).__name__ != part["class"]:
                 raise Refused(
-                    f"what was in force belongs to optimizer {number}, of class {part['class']}; there is no such one"
+                    said(
+                        "what was in force belongs to optimizer {number}, of class {class_name}; there is no such one",
+                        number=number,
+                        class_name=part["class"],
+                    )
                 )
             _adopt(_held(following, optimizers[number], number), changes.sensible_part(part))
         change = {"mode": "adopt", "setting": None, "value": None, "optimizers": None, "groups": None, "force": True}
@@ -319,7 +330,7 @@ class Tuning:
         self._replaced = True
         before = self._force
         place = carrying.takes_place_of(optimizer, before, self._objects)
-        why = "" if place is None else carrying.why_not(before[place[0]], optimizer)
+        why: Text = "" if place is None else carrying.why_not(before[place[0]], optimizer)
         if place is None or why:
             held = next((h for h in before.values() if h and h.optimizer() is not None), None)
             if held is not None and type(optimizer) not in self._beside:
@@ -362,7 +373,7 @@ class Tuning:
             held.failure = ""
         except Exception as e:  # the step goes on with the schedule's values, and whoever asks is told
             self._leave(id(optimizer))
-            held.failure = f"not in force: {e}".splitlines()[0]
+            held.failure = said("not in force: {error}", error=str(e).splitlines()[0])
 
     def _clip(self, optimizer: Any, held: Held) -> None:
         clip = held.clip

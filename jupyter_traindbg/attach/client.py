@@ -15,6 +15,7 @@ from ..agent import rendezvous
 from ..errors import ActionRefused, AgentRefused, CannotAttach, DeadlineExceeded, ProbeFailed, StepOver, TargetGone
 from ..language import later, text
 from ..outside import procfs
+from ..spoken import heard
 from ..tasks import Task
 from ..verbose import milliseconds
 
@@ -149,7 +150,7 @@ class AgentClient:
             line.sendall(json.dumps(request).encode() + b"\n")
             answer = self._line(line, began + deadline_s)
             log.debug("process %d: %s: %d bytes in %s", self.pid, method, len(answer), milliseconds(began))
-            reply = json.loads(answer)
+            reply = heard(answer)
         except TimeoutError as e:
             log.debug("process %d: %s: no answer in %.1f s", self.pid, method, deadline_s)
             self._drop()  # a late answer must not be taken for the next one's
@@ -196,8 +197,9 @@ class AgentClient:
         if code in (PROBE_FAILED, NO_METHOD):
             raise ProbeFailed(text("process {pid}: {what}", pid=self.pid, what=message))
         if code == REFUSED:
-            kind = StepOver if error["data"].get("too_late") else ActionRefused
-            raise kind(message, str(error["data"]["next_step"]) or None)
+            told = error["data"]
+            kind = StepOver if told.get("too_late") else ActionRefused
+            raise kind(str(told["cause"]), str(told["next_step"]) or None)
         self._drop()
         raise AgentRefused(
             text("the agent of process {pid} refused: {why}", pid=self.pid, why=message),

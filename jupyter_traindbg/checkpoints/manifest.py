@@ -5,7 +5,8 @@ While it is being written the directory is called ``.NAME.partial-IDENT``; under
     {"format": "traindbg-checkpoint", "version": 1, "kind": "replicated" | "sharded", "created_s": 1.7e9 (Unix time), "world_size": 2,
      "ranks": [0, 1], "step": 12 | null (the optimizer's own count), "steps": {"0": 12, "1": 12}, "mixed": false,
      "since_attach": {"0": 4, "1": 4} (steps that each rank's agent had seen),
-     "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "not_finite": [],
+     "taken": "loop boundary" | "hung" | ..., "exact": true, "notes": [], "said": [] (the notes, `agent.saying.packed`),
+     "not_finite": [],
      "versions": {}, "command": [], "cwd": "", "counters": {},
      "models": [{"class", "file", "parameters"}], "optimizers": [], "schedulers": [], "others": [], "actions": [],
      "files": {NAME: {"bytes": 10, "sha256": HEX, "rank": 0 | null}}, "self_sha256": HEX}
@@ -20,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.checkpoint.seal import SEAL, file_bytes, seal
+from ..agent.saying import unpacked
 from ..errors import BadCheckpoint, UsageError
 from ..language import text
 from ..model import StepNumber
+from ..spoken import spoken
 from ..step_numbers import step_words
 from .values import shown
 
@@ -221,7 +224,7 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         sealed=sealed,
         ident=str(content.get("ident", "")),
         since_attach={int(rank): int(step) for rank, step in content.get("since_attach", {}).items()},
-        notes=tuple(str(note) for note in content.get("notes", ())),
+        notes=_notes(content),
         not_finite=tuple(str(part) for part in content.get("not_finite", ())),
         versions=dict(content.get("versions", {})),
         command=tuple(str(word) for word in content.get("command", ())),
@@ -234,6 +237,13 @@ def _manifest(path: Path, content: dict[str, Any], raw: bytes) -> Manifest:
         actions=tuple(content.get("actions", ())),
         files=files,
     )
+
+
+def _notes(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """In the reader's language, where the file tells them apart from what is in them."""
+    notes = [str(note) for note in content.get("notes", ())]
+    told = [unpacked(parts) for parts in content.get("said", ())]
+    return tuple(map(spoken, told)) if [str(one) for one in told] == notes else tuple(notes)
 
 
 def _written(entry: Any) -> Written:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import evidence
 from ..actions.matching import Matched, match
 from ..diagnose.soundness.gradients import findings
+from ..language import text
 from ..model import NA, Grads, Maybe, NotAvailable, RankGrads
 from ..step_numbers import same_step
 from .base import DEADLINE_S, Ranks, Whom
@@ -73,5 +74,5 @@ def _same_step(ranks: Sequence[RankGrads], matched: Maybe[Matched]) -> Maybe[boo
         )
     same = same_step([rank.number for rank in ranks])
     if same is None:
-        return NA(matched.reason if isinstance(matched, NotAvailable) else evidence.NO_COUNT)
+        return NA(matched.reason if isinstance(matched, NotAvailable) else text(evidence.NO_COUNT))
     return same

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..agent.checkpoint import named
 from ..agent.objects import named_parameters
+from ..agent.saying import Said
 from ..errors import UsageError
 from ..language import later, text
 from . import sharded
@@ -42,6 +43,9 @@ class State:
         self.packed: list[tuple[Any, dict[str, Any]]] = []
         """(optimizer, its state_dict)."""
 
+    def note(self, why: Said) -> None:
+        self.notes.append(str(why))
+
     def load(self) -> None:
         import torch
 
@@ -71,7 +75,7 @@ def read(checkpoint: Checkpoint, models: Sequence[Any], optimizers: Sequence[Any
                 text("give no more {what}s than that", what=what),
             )
     source = _source(checkpoint)
-    lives = [named.state(model, state.notes.append) for model in models]
+    lives = [named.state(model, state.note) for model in models]
     for i, live in enumerate(lives):
         kind = type(models[i]).__name__
         which = text("model {number} ({kind})", number=i, kind=kind) if i else text("the model ({kind})", kind=kind)
@@ -93,7 +97,7 @@ def read_module(
     role, index, name = place
     in_a_file = (checkpoint.path / numbered(role, index)).exists()
     source: Source = Replicated(checkpoint) if in_a_file else _source(checkpoint)
-    live = named.state(module, state.notes.append)
+    live = named.state(module, state.note)
     _check_keys(f"{name} ({type(module).__name__})", live, source.shapes(role, index), strict=strict)
     _add(state, live, source, role, index)
 

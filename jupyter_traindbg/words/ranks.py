@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..language import text
 
-__all__ = ["compact_ranks", "number_runs", "ordinal", "rank_list", "ranks_in_english", "ranks_words"]
+__all__ = ["FEW", "compact_ranks", "number_runs", "ordinal", "rank_list", "ranks_words"]
 
 PIECES = 12
 """A list with more gaps than this is cut short; the count behind it tells how many there are."""
@@ -31,12 +31,6 @@ def ranks_words(ranks: Iterable[int]) -> str:
     else:
         numbers = number_runs(unique)
     return _counted(text("ranks"), unique, numbers, above=FEW)
-
-
-def ranks_in_english(ranks: Iterable[int]) -> str:
-    """The same in English, whoever reads it: in a file that stays."""
-    unique = sorted(set(ranks))
-    return _counted("ranks", unique, rank_list(unique), above=FEW) if unique else "no rank"
 
 
 def rank_list(ranks: Iterable[int]) -> str:

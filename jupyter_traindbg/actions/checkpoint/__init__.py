@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...agent.saying import Said, said
 from ...attach.base import Link
 from ...checkpoints import manifest as on_disk
 from ...errors import ActionRefused, BadCheckpoint, DeadlineExceeded, TargetGone, TraindbgError
@@ -33,9 +34,11 @@ FLUSH_S = 600.0
 """The same once all is written: what the kernel has buffered goes to the disk, and that moves no counter."""
 POLL_S = 0.02, 0.5
 ABORT_S = 5.0
-WENT_ON = "it made no steps when asked, and then went on"
-STOPPED = "it made steps when asked, and then none"
-OWN_DATA = "no DataLoader was seen: where the program stands in its data is for the program itself to find again, by its step count"
+WENT_ON = said("it made no steps when asked, and then went on")
+STOPPED = said("it made steps when asked, and then none")
+OWN_DATA = said(
+    "no DataLoader was seen: where the program stands in its data is for the program itself to find again, by its step count"
+)
 AS_BEFORE = later("no checkpoint was made, and what was there before is as it was")
 
 
@@ -69,7 +72,11 @@ def save(
             if part.kind == "sharded":
                 raise
             notes.append(
-                f"{e.in_english}; all ranks have the same weights, and those of rank {part.lowest} were written"
+                said(
+                    "{why}; all ranks have the same weights, and those of rank {lowest} were written",
+                    why=e.why,
+                    lowest=part.lowest,
+                )
             )
             alone = _Attempt(part.alone(unshared=True), place, timeout, progress, hung=not going)
             return alone.run(began, overwrite, allow_mixed, notes)
@@ -112,7 +119,7 @@ class _Attempt:
         self._directory = {"directory": place.directory}
         self._progress = progress or (lambda written, total: None)
 
-    def run(self, began: float, overwrite: bool, allow_mixed: bool, notes: Sequence[str]) -> Checkpoint:
+    def run(self, began: float, overwrite: bool, allow_mixed: bool, notes: Sequence[Said]) -> Checkpoint:
         if self.hung:
             _refuse_updating(self.found)
             ranks.refuse_unequal_steps(self.found, self.found.answers, allow=allow_mixed)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...agent.boundary import AS_FOUND
+from ...agent.saying import Said, packed, said, unpacked
 from ...checkpoints import manifest as on_disk
 from ...checkpoints.inspecting import not_finite
 from ...language import text
 from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe, things
-from ...words.ranks import ranks_in_english
+from ...spoken import spoken
 from . import ranks
+from .ranks import said_ranks
 
 LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
 NOT_SEEN = "no step of it was seen before it stopped"
@@ -29,22 +31,28 @@ class Outcome:
     reports: Mapping[int, Mapping[str, Any]]
     hung: bool
     unequal: ranks.Unequal
-    notes: Sequence[str]
+    notes: Sequence[Said]
 
     @property
-    def inexact(self) -> list[str]:
+    def inexact(self) -> list[Said]:
         """Why a run that is resumed from it would not be the very same one."""
-        why = [self.unequal.words] if self.unequal.words else []
+        why = [self.unequal.why] if self.unequal.why else []
         if self.found.missing:
-            who, lost = ranks_in_english(self.found.missing), "random generators and loader positions are not in it"
-            why.append(f"{who} {'cannot write there' if self.found.unshared else 'had no part in it'}: {lost}")
-        doubts: dict[str, list[int]] = {}
+            who = said_ranks(self.found.missing)
+            lost = said("{ranks} had no part in it: random generators and loader positions are not in it", ranks=who)
+            if self.found.unshared:
+                lost = said(
+                    "{ranks} cannot write there: random generators and loader positions are not in it", ranks=who
+                )
+            why.append(lost)
+        doubts: dict[Said, list[int]] = {}
         for rank, taken in self.taken.items():
             for note in taken["notes"]:
-                doubts.setdefault(str(note), []).append(rank)
-        return [*why, *(f"{ranks_in_english(who)}: {note}" for note, who in doubts.items()), *self._not_alike()]
+                doubts.setdefault(unpacked(note), []).append(rank)
+        of_ranks = [said("{ranks}: {note}", ranks=said_ranks(who), note=note) for note, who in doubts.items()]
+        return [*why, *of_ranks, *self._not_alike()]
 
-    def _not_alike(self) -> list[str]:
+    def _not_alike(self) -> list[Said]:
         """What the ranks hold besides the model and not alike: only the lowest one's is written."""
         lowest, different = self.found.lowest, dict[str, list[int]]()
         for rank, taken in self.taken.items():
@@ -52,7 +60,12 @@ class Outcome:
                 if taken["others"].get(name) != self.taken[lowest]["others"].get(name):
                     different.setdefault(name, []).append(rank)
         return [
-            f"{name} of {ranks_in_english(who)} is not as that of rank {lowest}, and only that one is in it"
+            said(
+                "{name} of {ranks} is not as that of rank {lowest}, and only that one is in it",
+                name=name,
+                ranks=said_ranks(who),
+                lowest=lowest,
+            )
             for name, who in sorted(different.items())
         ]
 
@@ -76,7 +89,7 @@ class Outcome:
 
 
 def manifest(outcome: Outcome) -> dict[str, Any]:
-    """Our part of the manifest; the lowest rank adds what it alone knows."""
+    """Our part of the manifest, with its notes as they are sent; the lowest rank adds what it alone knows."""
     found = outcome.found
     steps = {rank: _first(taken["own_steps"]) for rank, taken in outcome.taken.items()}
     known = [step for step in steps.values() if step is not None]
@@ -97,7 +110,7 @@ def manifest(outcome: Outcome) -> dict[str, Any]:
         "taken": HUNG if outcome.hung else LOOP_BOUNDARY,
         "exact": not outcome.inexact,
         "not_finite": outcome.not_finite,
-        "notes": notes,
+        "notes": [packed(note) for note in notes],
     }
 
 
@@ -111,7 +124,7 @@ def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration
         taken=HUNG if outcome.hung else LOOP_BOUNDARY,
         mixed=outcome.unequal.mixed,
         exact=not outcome.inexact,
-        inexact=tuple(outcome.inexact),
+        inexact=tuple(map(spoken, outcome.inexact)),
         world_size=found.world_size,
         ranks=tuple(_rank(outcome, rank) for rank in sorted(outcome.taken)),
         missing_ranks=found.missing,
@@ -119,7 +132,7 @@ def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration
         files=tuple(files),
         bytes=sum(f.bytes for f in files),
         duration_s=duration_s,
-        notes=tuple(note for note in outcome.notes if note not in outcome.inexact),
+        notes=tuple(spoken(note) for note in outcome.notes if note not in outcome.inexact),
         verdict=tuple(_findings(outcome)),
         others=tuple(str(other["name"]) for other in written.others),
     )
@@ -164,20 +177,20 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
             code="checkpoint_mixed_steps",
             severity="warning",
             title=text("its ranks may be at different optimizer steps"),
-            who=things([ranks_in_english(list(outcome.taken))]),
-            evidence=[outcome.unequal.words],
+            who=things([str(said_ranks(outcome.taken))]),
+            evidence=[spoken(outcome.unequal.why)] if outcome.unequal.why else [],
             cause=text("It was saved all the same, as allow_mixed asks."),
             next_steps=[text("Use it only where no other checkpoint is left; its manifest says that it is mixed.")],
         )
     if outcome.not_finite:
         yield not_finite(outcome.not_finite)
-    inexact = [why for why in outcome.inexact if not (outcome.unequal.mixed and why == outcome.unequal.words)]
+    inexact = [why for why in outcome.inexact if not (outcome.unequal.mixed and why == outcome.unequal.why)]
     if inexact:
         yield Finding(
             code="checkpoint_not_exact",
             severity="warning",
             title=text("a run resumed from it goes on, but not bit-identically"),
-            evidence=inexact,
+            evidence=[spoken(why) for why in inexact],
             cause=_what_is_whole(outcome),
             next_steps=[
                 text("Resume from it as from any checkpoint: only what is named above begins anew or differs.")

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...agent.checkpoint.files import partial, what_is_there
+from ...agent.saying import Said, said
 from ...attach.base import Link
 from ...checkpoints import manifest as manifests
 from ...errors import ActionRefused, BadCheckpoint, TraindbgError
-from ...language import counted, speaking, text
+from ...language import text
 from ...outside import host
+from ...spoken import spoken
 from ...words.ranks import ranks_words
-from .ranks import ask, blame
+from .ranks import ask, blame, said_ranks
 
 __all__ = ["NotShared", "Place", "find"]
 
@@ -26,11 +28,14 @@ ASK_S, SEEN_S, LOOK_S = 5.0, 5.0, 0.2
 """How long a network file system may take to show on one host what was made on another, and how often we look."""
 
 
+NOTHING = Said(())
+
+
 class NotShared(ActionRefused):
     """The ranks do not all see the directory that the lowest one has made."""
 
-    in_english = ""
-    """Its cause as a manifest has it."""
+    why = NOTHING
+    """Its cause, as a manifest has it, too."""
 
 
 class Place(Protocol):
@@ -40,7 +45,7 @@ class Place(Protocol):
     def directory(self) -> str: ...
 
     @property
-    def note(self) -> str: ...
+    def note(self) -> Said: ...
 
     def check_shared(self, ident: str, links: Mapping[int, Link]) -> None:
         """Raise `NotShared` where a rank of `links` does not see the directory that was made for the attempt `ident`."""
@@ -67,7 +72,7 @@ class _Here:
 
     directory: str
     here: str
-    note: str = ""
+    note: Said = NOTHING
 
     def check_shared(self, ident: str, links: Mapping[int, Link]) -> None:
         """`find` has compared what the ranks see."""
@@ -107,7 +112,7 @@ class _Elsewhere:
 
     directory: str
     link: Link
-    note: str = ""
+    note: Said = NOTHING
 
     def check_shared(self, ident: str, links: Mapping[int, Link]) -> None:
         ends = time.monotonic() + SEEN_S
@@ -121,23 +126,19 @@ class _Elsewhere:
             if time.monotonic() > ends:
                 break
             time.sleep(LOOK_S)
+        found = {
+            "directory": os.path.dirname(self.directory),
+            "ranks": said_ranks(r for r in links if r not in apart),
+            "others": said_ranks(apart),
+        }
+        why = said("{directory} of {ranks} is not what {others} on another host sees there", **found)
+        if len(apart) > 1:
+            why = said("{directory} of {ranks} is not what {others} on another host see there", **found)
         refused = NotShared(
-            self._another(links, apart),
-            text("nothing was written; name a directory on a file system that all hosts share"),
+            spoken(why), text("nothing was written; name a directory on a file system that all hosts share")
         )
-        with speaking("en"):
-            refused.in_english = self._another(links, apart)
+        refused.why = why
         raise refused
-
-    def _another(self, links: Mapping[int, Link], apart: Sequence[int]) -> str:
-        return counted(
-            "{directory} of {ranks} is not what {others} on another host sees there",
-            "{directory} of {ranks} is not what {others} on another host see there",
-            len(apart),
-            directory=os.path.dirname(self.directory),
-            ranks=ranks_words(r for r in links if r not in apart),
-            others=ranks_words(apart),
-        )
 
     def there(self) -> str:
         return str(self._look()["there"])
@@ -220,7 +221,10 @@ def find(directory: str, links: Mapping[int, Link]) -> Place:
             text("nothing was written; give DIR as an absolute path, as the job sees it"),
         )
     here = f"/proc/{pids[lowest]}/root{absolute}"
-    return _Here(absolute, here, f"{absolute} is in the job's own file system (a container); from here it is {here}")
+    own = said(
+        "{place} is in the job's own file system (a container); from here it is {here}", place=absolute, here=here
+    )
+    return _Here(absolute, here, own)
 
 
 def _identity(root: str, path: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...attach.base import Link
 from ...model import NA, CheckpointPlan, Maybe
+from ...spoken import spoken
 from . import place as places
 from . import ranks
 
@@ -49,7 +50,7 @@ def plan(links: Sequence[Link], directory: str, timeout: float) -> CheckpointPla
         world_size=found.world_size,
         ranks=tuple(sorted(answers)),
         missing=found.missing,
-        note=place.note,
+        note=spoken(place.note),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...agent.saying import Said, Text, joined, said
 from ...attach.base import Link, ask_each
 from ...errors import ActionRefused, TraindbgError
-from ...language import later, speaking, text
-from ...words.ranks import ranks_words
+from ...language import later, text
+from ...spoken import spoken
+from ...words.ranks import FEW, rank_list, ranks_words
 
-__all__ = ["Survey", "ask", "blame", "pace_of", "refuse", "refuse_unequal_steps", "survey"]
+__all__ = ["Survey", "ask", "blame", "pace_of", "refuse", "refuse_unequal_steps", "said_ranks", "survey"]
 
 SLOWER_THAN_USUAL = 5.0
 AT_LEAST_S, WITHOUT_HISTORY_S = 1.0, 5.0
@@ -54,11 +56,11 @@ def blame(errors: Errors, next_step: str | None = None) -> TraindbgError:
 
 @dataclass(frozen=True)
 class Unequal:
-    """Ranks at different steps, in the manifest's words; empty where all are at the same. ``mixed``: what is written may not belong
+    """``why`` says of ranks that they are at different steps; None where all are at the same. ``mixed``: what is written may not belong
     together.
     """
 
-    words: str
+    why: Said | None
     mixed: bool
 
 
@@ -185,23 +187,24 @@ def refuse_unequal_steps(
     own = {rank: tuple(answer["own_steps"]) for rank, answer in taken.items()}
     counted = any(step is not None for steps in own.values() for step in steps)
     if agreed and not counted:
-        return Unequal("", mixed=False)
+        return Unequal(None, mixed=False)
     at: dict[int, Any] = dict(own) if counted else {rank: _last_sequence(found.answers[rank]) for rank in taken}
     if len(taken) == 1 or (len(set(at.values())) == 1 and None not in at.values()):
-        return Unequal("", mixed=False)
+        return Unequal(None, mixed=False)
     sharded = found.kind == "sharded"
     if not counted and None in at.values():
-        unknown = later(
+        unknown = said(
             "whether all ranks are at the same step is not known: their optimizers do not count, and the agent came later"
         )
         if sharded and not allow:
             raise ActionRefused(
-                text(unknown), text("nothing was written; with --allow-mixed it is written all the same, and says so")
+                spoken(unknown), text("nothing was written; with --allow-mixed it is written all the same, and says so")
             )
         return Unequal(unknown, mixed=sharded)
+    different = _different_steps(at, counted)
     if not allow:
         raise ActionRefused(
-            _different_steps(at, counted),
+            spoken(different),
             text("nothing was written; --allow-mixed writes it all the same and says so in the manifest")
             if sharded
             else text(
@@ -209,8 +212,7 @@ def refuse_unequal_steps(
                 "pid, is consistent: all have the whole model"
             ),
         )
-    with speaking("en"):
-        return Unequal(_different_steps(at, counted), mixed=True)
+    return Unequal(different, mixed=True)
 
 
 def _last_sequence(answer: dict[str, Any]) -> int | None:
@@ -219,17 +221,32 @@ def _last_sequence(answer: dict[str, Any]) -> int | None:
     return number
 
 
-def _different_steps(at: Mapping[int, Any], counted: bool) -> str:
+def _different_steps(at: Mapping[int, Any], counted: bool) -> Said:
     groups: dict[Any, list[int]] = {}
     for rank, step in at.items():
         groups.setdefault(step, []).append(rank)
-    said = later("{ranks} at step {step}") if counted else later("{ranks} at collective {step}")
-    each = [text(said, ranks=ranks_words(ranks), step=_step_words(step)) for step, ranks in groups.items()]
-    return text("the ranks are at different optimizer steps: {steps}", steps=text("; ").join(each))
+    each = [
+        said("{ranks} at step {step}", ranks=said_ranks(ranks), step=_step_words(step))
+        if counted
+        else said("{ranks} at collective {step}", ranks=said_ranks(ranks), step=_step_words(step))
+        for step, ranks in groups.items()
+    ]
+    return said("the ranks are at different optimizer steps: {steps}", steps=joined(each))
 
 
-def _step_words(step: Any) -> str:
-    return ", ".join(text("none") if s is None else str(s) for s in step) if isinstance(step, tuple) else str(step)
+def said_ranks(ranks: Iterable[int]) -> Said:
+    """``rank 5``, ``ranks 0-2``, ``ranks 0-5 (6)``, of one rank at least."""
+    unique = sorted(set(ranks))
+    numbers, count = rank_list(unique), len(unique)
+    if count == 1:
+        return said("rank {rank}", rank=numbers)
+    return said("ranks {ranks}", ranks=f"{numbers} ({count})" if count > FEW else numbers)
+
+
+def _step_words(step: Any) -> Text:
+    if not isinstance(step, tuple):
+        return str(step)
+    return said("none") if step == (None,) else ", ".join("-" if s is None else str(s) for s in step)
 
 
 # --- healthy or hung -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ..checkpoint import files as on_disk
 from ..checkpoint import survey, writing
 from ..refused import Refused
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -69,7 +70,10 @@ def run(
         return on_disk.look(directory, ident, names or [])
     if do == "survey":
         return survey.survey(agent)
-    raise Refused(f"a checkpoint has no stage {do[:40]!r}", "the client and the agent are of different versions")
+    raise Refused(
+        said("a checkpoint has no stage {stage}", stage=repr(do[:40])),
+        said("the client and the agent are of different versions"),
+    )
 
 
 Stage = Callable[[writing.Writing], Dict[str, Any]]
@@ -79,7 +83,7 @@ def _opened(agent: Agent, ident: str, directory: str, stage: Stage) -> Dict[str,
     """`stage` of a checkpoint that this rank may not know yet; one that is refused at its first stage is forgotten at once."""
     if not ident or not ident.replace("-", "").isalnum() or not ident.isascii() or len(ident) > 64:
         raise Refused(
-            "the id of a checkpoint is letters, digits and hyphens", "choose another one"
+            said("the id of a checkpoint is letters, digits and hyphens"), said("choose another one")
         )  # it is part of names
     known = agent.checkpoints.knows(ident)
     opened = agent.checkpoints.open(ident, directory)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from .. import cuda
 from ..refused import Refused
 from ..safepoint import NEXT_BATCH, is_idle
+from ..saying import Said, Text, joined, said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -36,7 +37,7 @@ def run(agent: Agent, *, zero_grad: bool = False, wait_s: float = 10.0) -> Dict[
     answer: Dict[str, Any] = {}
 
     def at_boundary() -> None:
-        answer.update(_free(agent, "between two iterations, on the training thread", zero_grad))
+        answer.update(_free(agent, said("between two iterations, on the training thread"), zero_grad))
 
     points = agent.safepoints
     if points.run_at_boundary(at_boundary, points.patience_s(wait_s)) is not None:
@@ -46,18 +47,20 @@ def run(agent: Agent, *, zero_grad: bool = False, wait_s: float = 10.0) -> Dict[
     if points.run_at_boundary(at_boundary, max(0.0, ends - time.monotonic())) is not None:
         return answer
     raise Refused(
-        f"the job computes, and came to no end of an iteration in {wait_s:g} s", "ask again with a longer timeout"
+        said("the job computes, and came to no end of an iteration in {wait} s", wait=f"{wait_s:g}"),
+        said("ask again with a longer timeout"),
     )
 
 
-def _free(agent: Agent, where: str, zero_grad: bool) -> Dict[str, Any]:
-    began, before, note = time.perf_counter(), _sizes(), ""
+def _free(agent: Agent, where: Said, zero_grad: bool) -> Dict[str, Any]:
+    began, before = time.perf_counter(), _sizes()
+    note: Text = ""
     dropped = zero_grad and agent.safepoints.where == NEXT_BATCH
     if dropped:
         for optimizer in agent.objects.optimizers():
             _drop_gradients(optimizer)
     elif zero_grad:
-        note = "gradients were left: without a DataLoader the next step's are already there when this one is over"
+        note = said("gradients were left: without a DataLoader the next step's are already there when this one is over")
     collected = gc.collect()
     if cuda.in_use():
         sys.modules["torch"].cuda.empty_cache()
@@ -68,22 +71,17 @@ def _free(agent: Agent, where: str, zero_grad: bool) -> Dict[str, Any]:
 
 def _free_here(agent: Agent, zero_grad: bool) -> Dict[str, Any]:
     began, before = time.perf_counter(), _sizes()
-    notes: List[str] = ["gradients were left: they are only touched between two steps"] if zero_grad else []
+    notes: List[Text] = [said("gradients were left: they are only touched between two steps")] if zero_grad else []
     collected = gc.collect()
     if cuda.in_use() and _gpus_are_quiet():
         sys.modules["torch"].cuda.empty_cache()
     elif cuda.in_use():
-        notes.append("the CUDA cache was left: emptying it would wait for what the GPU is doing")
-    trimmed = _trim()
-    facts = {
-        "collected": collected,
-        "gradients_dropped": False,
-        "note": "; ".join(notes + ([trimmed] if trimmed else [])),
-    }
-    return _answer("on the agent's thread, as the job stands still", began, before, facts)
+        notes.append(said("the CUDA cache was left: emptying it would wait for what the GPU is doing"))
+    facts = {"collected": collected, "gradients_dropped": False, "note": joined([*notes, _trim()])}
+    return _answer(said("on the agent's thread, as the job stands still"), began, before, facts)
 
 
-def _answer(where: str, began: float, before: Dict[str, Optional[int]], facts: Dict[str, Any]) -> Dict[str, Any]:
+def _answer(where: Said, began: float, before: Dict[str, Optional[int]], facts: Dict[str, Any]) -> Dict[str, Any]:
     after = _sizes()
     sizes = {f"{name}_before_bytes": size for name, size in before.items()}
     sizes.update({f"{name}_after_bytes": size for name, size in after.items()})
@@ -130,14 +128,14 @@ def _gpus_are_quiet() -> bool:
     return True
 
 
-def _trim() -> str:
+def _trim() -> Text:
     """Give free pages of the C library's heap back. Only glibc has that; the reason where it was not done."""
     try:
         import ctypes  # a Python without it is rare, but it must not keep the agent from loading
 
         trim = ctypes.CDLL(None).malloc_trim
     except (ImportError, OSError, AttributeError):
-        return "the C library of this process cannot be told to give free pages back"
+        return said("the C library of this process cannot be told to give free pages back")
     trim(0)
     return ""
 

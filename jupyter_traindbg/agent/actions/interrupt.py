@@ -12,6 +12,7 @@ from .. import executing, throwing
 from ..awaiting import field
 from ..executing import Call
 from ..refused import Refused
+from ..saying import Said, said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -39,13 +40,18 @@ def run(agent: Agent, *, do: str = "look", method: str = "", wait_s: float = 5.0
     if do != "interrupt":
         raise Refused(f"there is no {do!r}; there are look and interrupt")
     if not executing.is_worker():
-        raise Refused("this process is no worker of Ray's: it has no method to interrupt", "stop the job instead")
-    if not found:
         raise Refused(
-            "nothing runs there" + (f" that is called {method}" if method else ""), "it is idle: call it again"
+            said("this process is no worker of Ray's: it has no method to interrupt"), said("stop the job instead")
         )
+    if not found:
+        idle = (
+            said("nothing runs there that is called {method}", method=method) if method else said("nothing runs there")
+        )
+        raise Refused(idle, said("it is idle: call it again"))
     if any(call.in_init for call in found):
-        raise Refused("it is in __init__, and an actor does not survive an interrupted one", "kill the actor instead")
+        raise Refused(
+            said("it is in __init__, and an actor does not survive an interrupted one"), said("kill the actor instead")
+        )
     ends, done = time.monotonic() + wait_s, []
     for left in range(len(found), 0, -1):
         share_s = max(0.0, ends - time.monotonic()) / left  # one that does not end must not take the others' time
@@ -79,19 +85,19 @@ def _tell(before: Dict[str, Any]) -> None:
         pass  # nobody reads that log
 
 
-def _on_main_thread(call: Call, ends: float) -> str:
+def _on_main_thread(call: Call, ends: float) -> Said:
     thrown = throwing.OnMainThread(lambda frame: _is_above(call, frame))
     if thrown.queue() and (_over(call, min(ends, time.monotonic() + PATIENCE_S)) or thrown.raised):
         _over(call, ends)
-        return "KeyboardInterrupt was raised on its main thread"
+        return said("KeyboardInterrupt was raised on its main thread")
     thrown.disarm()
     throwing.just_got_the_gil()
     if not call.on_stack():
-        return "it ended by itself"
+        return said("it ended by itself")
     if throwing.signals_are_heard():
         throwing.trip_sigint()
         _over(call, ends)
-        return "KeyboardInterrupt was raised on its main thread, as by SIGINT"
+        return said("KeyboardInterrupt was raised on its main thread, as by SIGINT")
     return _in_thread(call, KeyboardInterrupt, ends)
 
 
@@ -103,27 +109,27 @@ def _is_above(call: Call, frame: Any) -> bool:
     return False
 
 
-def _in_thread(call: Call, exception: Any, ends: float) -> str:
+def _in_thread(call: Call, exception: Any, ends: float) -> Said:
     throwing.just_got_the_gil()
     if not call.on_stack():
-        return "it ended by itself"
+        return said("it ended by itself")
     throwing.put_into(call.ident or 0, exception)
     _over(call, ends)
-    return f"{exception.__name__} was raised in its thread"
+    return said("{exception} was raised in its thread", exception=exception.__name__)
 
 
-def _cancel(call: Call, ends: float) -> str:
+def _cancel(call: Call, ends: float) -> Said:
     """Cancel the asyncio task; where it does not let the loop go on, throw into it."""
     asyncio = sys.modules["asyncio"]
     loop = field(call.task, "_loop")
     loop.call_soon_threadsafe(asyncio.Task.cancel, call.task)
     if _over(call, min(ends, time.monotonic() + PATIENCE_S)):
-        return "its coroutine was cancelled"
+        return said("its coroutine was cancelled")
     busy = [one for one in executing.calls() if one.task is call.task and one.ident is not None]
     if busy and busy[0].on_stack():
         return _in_thread(busy[0], asyncio.CancelledError, ends)
     _over(call, ends)
-    return "its coroutine was cancelled"
+    return said("its coroutine was cancelled")
 
 
 def _over(call: Call, ends: float) -> bool:
@@ -134,21 +140,26 @@ def _over(call: Call, ends: float) -> bool:
     return True
 
 
-def _why_not(call: Call) -> str:
+def _why_not(call: Call) -> Said:
     if call.task is not None and not call.on_stack():
-        return "it was cancelled, but goes on: its code catches that"
+        return said("it was cancelled, but goes on: its code catches that")
     where: Optional[str] = call.where()
     if call.ident != threading.main_thread().ident:
-        return (
-            f"it stands in C code at {where}, on a thread that Python cannot wake: it will end when that call returns; "
-            "end what it waits for, or kill the actor"
+        return said(
+            "it stands in C code at {where}, on a thread that Python cannot wake: it will end when that call returns; "
+            "end what it waits for, or kill the actor",
+            where=where,
         )
     if not throwing.signals_are_heard():
-        return (
-            f"it stands in C code at {where}, and SIGINT is ignored in this cluster (it was started in the background of a script): "
-            "it will end when that call returns; end what it waits for, or kill the actor"
+        return said(
+            "it stands in C code at {where}, and SIGINT is ignored in this cluster (it was started in the background of a script): "
+            "it will end when that call returns; end what it waits for, or kill the actor",
+            where=where,
         )
-    return f"it goes on at {where}: native code that asks for no signals, or code that catches KeyboardInterrupt"
+    return said(
+        "it goes on at {where}: native code that asks for no signals, or code that catches KeyboardInterrupt",
+        where=where,
+    )
 
 
 __all__: List[str] = ["CHANGES", "run"]

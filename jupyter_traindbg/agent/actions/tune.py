@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ..refused import Refused
 from ..safepoint import is_idle
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -55,5 +56,7 @@ def _prepare(
 def _now(agent: Agent, change: Dict[str, Any]) -> Dict[str, Any]:
     plan = agent.tuning.plan(change)
     if agent.boundary.updating() or not is_idle():
-        raise Refused("the job is computing: changes are made between its steps", "leave it to the next step")
+        raise Refused(
+            said("the job is computing: changes are made between its steps"), said("leave it to the next step")
+        )
     return {"rows": agent.tuning.commit(plan), "step": agent.recorder.step + 1}

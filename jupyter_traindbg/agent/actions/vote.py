@@ -19,14 +19,11 @@ def run(
 
     ``claim`` answers ``{"claimed": bool}``: whether `claimant` alone may begin votes at this rank, for `for_s` seconds or until ``free``.
     """
-    try:
-        if do == "cast":
-            return {"stands": agent.agreed.store.decide(key, wish)}
-        if do == "forget":
-            agent.agreed.store.forget(key)
-            return {}
-    except OSError as e:
-        raise Refused(str(e), "nothing was decided by this") from e
+    if do == "cast":
+        return {"stands": agent.agreed.store.decide(key, wish)}
+    if do == "forget":
+        agent.agreed.store.forget(key)
+        return {}
     if do == "claim":
         return {"claimed": agent.agreed.claim.take(claimant, for_s)}
     if do == "free":

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict
 
 from ..refused import Refused
+from ..saying import said
 from .arena import Arena
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class Checkpoints:
         writing = self._active.get(ident)
         if writing is None:
             raise Refused(
-                "this rank knows nothing of that checkpoint: it was given up, or never begun",
-                "take the checkpoint again",
+                said("this rank knows nothing of that checkpoint: it was given up, or never begun"),
+                said("take the checkpoint again"),
             )
         writing.heard()
         return writing
@@ -51,7 +52,7 @@ class Checkpoints:
             return self.get(ident)
         for other in list(self._active.values()):
             if other.silent_s < IDLE_S:
-                raise Refused("another checkpoint of this process is under way", "wait until it is done")
+                raise Refused(said("another checkpoint of this process is under way"), said("wait until it is done"))
             self.abort(other.ident)
         from .writing import Writing  # an agent that never writes a checkpoint does without all this
 

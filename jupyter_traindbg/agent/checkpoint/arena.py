@@ -14,6 +14,7 @@ from typing import Any, List, Optional
 
 from .. import cuda
 from ..refused import Refused
+from ..saying import said
 
 ALIGN = 64
 RESERVE_BYTES = 64 << 20
@@ -55,8 +56,12 @@ class Arena:
         available = available_bytes()
         if available is not None and nbytes + RESERVE_BYTES > available:
             raise Refused(
-                f"a snapshot needs {nbytes / 1e9:.2f} GB of host memory and {available / 1e9:.2f} GB are available",
-                "free host memory (fewer DataLoader workers, other processes) and try again",
+                said(
+                    "a snapshot needs {needed} GB of host memory and {available} GB are available",
+                    needed=f"{nbytes / 1e9:.2f}",
+                    available=f"{available / 1e9:.2f}",
+                ),
+                said("free host memory (fewer DataLoader workers, other processes) and try again"),
             )
         self._block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(self._block, "madvise"):

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..attributes import attributes
+from ..saying import Said, said
 from . import named
 from .others import Others
 from .plain import LEFT_OUT, Note, plain, plain_dict
@@ -78,9 +79,9 @@ class Contents:
         self.files: Dict[str, Any] = {}
         self.flat: Dict[str, Any] = {}
         self.numbers: List[Tuple[Dict[str, Any], str]] = []
-        self.notes: List[str] = []
+        self.notes: List[Said] = []
 
-    def note(self, text: str) -> None:
+    def note(self, text: Said) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
@@ -128,8 +129,11 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
     contents = Contents()
     for optimizer in found.left_out:
         contents.note(
-            f"left out: an optimizer of an earlier run ({type(optimizer).__name__}), which has not stepped since this one began; "
-            "should the program step it again, it is missing"
+            said(
+                "left out: an optimizer of an earlier run ({kind}), which has not stepped since this one began; should the program "
+                "step it again, it is missing",
+                kind=type(optimizer).__name__,
+            )
         )
     if kind == SHARDED:
         _flat(agent, found, contents)
@@ -149,7 +153,7 @@ def collect(agent: Agent, found: Found, *, kind: str, weights: bool, boundary: O
         "rank": rank,
         "world_size": world_size,
         "step": agent.recorder.step,
-        "boundary": plain(boundary, "the boundary", contents.note) if boundary is not None else None,
+        "boundary": _boundary(boundary, contents.note) if boundary is not None else None,
     }
     for tree in contents.files.values():
         _drop_unsavable(tree, contents.note)
@@ -278,6 +282,11 @@ def described_others(found: Found) -> List[Dict[str, Any]]:
     ]
 
 
+def _boundary(boundary: Dict[str, Any], note: Note) -> Any:
+    """As it stays on the disk: its notes in English."""
+    return plain({**boundary, "notes": [str(text) for text in boundary["notes"]]}, "the boundary", note)
+
+
 def actions_in_force(agent: Agent) -> List[Any]:
     return list(agent.tuning.export()) if agent.tuning.active else []
 
@@ -306,7 +315,7 @@ def _packed(agent: Agent, found: Found, optimizer: Any, note: Note) -> Dict[str,
     for key, entry in list(optimizer.state.items()):
         number = numbers.get(id(key)) if isinstance(key, tensor) else plain(key, f"a key of {path}", note)
         if number is None or number is LEFT_OUT:
-            note(f"{path} keeps state for a parameter that is in none of its groups; it is left out")
+            note(said("{path} keeps state for a parameter that is in none of its groups; it is left out", path=path))
             continue
         state[number] = plain(_done(found, entry), f"{path}, state of parameter {number}", note)
     return {"state": state, "param_groups": groups}
@@ -357,7 +366,12 @@ def _loose(found: Found, note: Note) -> Dict[str, Any]:
                 if id(parameter) not in found.names:
                     loose[name] = parameter
     if loose:
-        note(f"{len(loose)} parameters of optimizers belong to no model that was found; they are kept as 'loose' ones")
+        note(
+            said(
+                "{count} parameters of optimizers belong to no model that was found; they are kept as 'loose' ones",
+                count=len(loose),
+            )
+        )
     return loose
 
 
@@ -385,7 +399,10 @@ def _scheduler_state(found: Found, scheduler: Any, path: str, note: Note) -> Dic
     if isinstance(state, dict):
         inner = [m for m in attributes(scheduler).values() if type(m).__module__ == "torch.optim.lr_scheduler"]
         for member in inner:
-            note(f"{path} keeps a {type(member).__name__} inside, of which its state_dict() tells only a part")
+            kind = type(member).__name__
+            note(
+                said("{path} keeps a {kind} inside, of which its state_dict() tells only a part", path=path, kind=kind)
+            )
         return plain_dict(state, path, note)
     state = {key: value for key, value in list(vars(scheduler).items()) if key not in ("optimizer", "_schedulers")}
     packed = plain_dict(state, path, note)
@@ -456,7 +473,7 @@ def _drop_unsavable(tree: Any, note: Note, path: str = "") -> None:
         if issubclass(type(value), tensor):
             why = named.cannot_save(value)
             if why:
-                note(f"{where} is left out: {why}")
+                note(said("{path} is left out: {why}", path=where, why=why))
                 if isinstance(tree, dict):
                     del tree[key]
                 elif isinstance(tree, list):
@@ -477,5 +494,5 @@ def _full_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _ignore(text: str) -> None:
+def _ignore(text: Said) -> None:
     """For those who only look."""

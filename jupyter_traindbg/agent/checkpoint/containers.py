@@ -9,6 +9,8 @@ import collections
 import copy
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ..saying import Text, said
+
 PLAIN = (int, float, bool, str, bytes, type(None))
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 LISTS = (list, tuple, set, frozenset, collections.deque)
@@ -31,7 +33,11 @@ SEQUENCES = (list, tuple, enumerate, zip, range)
 
 
 class Unreadable(Exception):
-    """The message says what is in the way."""
+    """``why`` says what is in the way."""
+
+    def __init__(self, why: Text) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 def known(value: Any) -> bool:
@@ -43,7 +49,7 @@ def known(value: Any) -> bool:
 def of(value: Any, kinds: Sequence[type]) -> Any:
     """`value`, which is of exactly one of `kinds`."""
     if type(value) not in kinds:
-        raise Unreadable(f"it looks into a {type(value).__name__}")
+        raise Unreadable(said("it looks into a {kind}", kind=type(value).__name__))
     return value
 
 
@@ -52,7 +58,7 @@ def key(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(key(part) for part in value)
     if type(value) not in PLAIN:
-        raise Unreadable(f"a {type(value).__name__} is a key")
+        raise Unreadable(said("a {kind} is a key", kind=type(value).__name__))
     return value
 
 
@@ -60,7 +66,7 @@ def item(container: Any, at: Any) -> Any:
     """``container[at]``, which must be there: some dicts make what is not."""
     of(container, (*DICTS, list, tuple, str))
     if type(container) in DICTS and key(at) not in container:
-        raise Unreadable(f"it has no {at!r}")
+        raise Unreadable(said("it has no {key}", key=repr(at)))
     return container[key(at)]
 
 
@@ -83,7 +89,7 @@ def called(owner: Any, name: str, given: List[Any], *, ours: bool) -> Any:
     """``owner.name(*given)``; a method that changes `owner` only where it is `ours`."""
     kind = type(owner)
     if name not in READS.get(kind, ()) and not (ours and name in WRITES.get(kind, ())):
-        raise Unreadable(f"{name}() of a {kind.__name__} is not understood")
+        raise Unreadable(said("{name}() of a {kind} is not understood", name=name, kind=kind.__name__))
     if name in ("get", "pop", "setdefault"):
         given = [key(given[0]), *given[1:]]
     elif name == "update":
@@ -109,7 +115,7 @@ def converted(function: Any, given: List[Any], named: Dict[Any, Any]) -> Any:
         return {key(one) for value in given for one in items(value)}
     kinds: Sequence[type] = PLAIN if any(function is one for one in SCALARS) else (*PLAIN, *DICTS, *LISTS, *VIEWS)
     if not (function is len or any(function is one for one in (*SCALARS, *SEQUENCES))):
-        raise Unreadable(f"{getattr(function, '__name__', function)}() is not understood")
+        raise Unreadable(said("{name} is not understood", name=f"{getattr(function, '__name__', function)}()"))
     return function(*[of(value, kinds) for value in given], **{name: of(value, kinds) for name, value in named.items()})
 
 

@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ..refused import Refused
+from ..saying import Said, said
 
 MANIFEST, FORMAT = "manifest.json", "traindbg-checkpoint"
 MOST_MANIFEST = 1 << 28
@@ -40,7 +41,8 @@ def prepare(directory: str, ident: str, nbytes: int, *, overwrite: bool) -> str:
     except OSError as e:
         remove(path)
         raise Refused(
-            f"cannot write in {parent}: {os_words(e)}", "choose a directory that the job's user may write to"
+            said("cannot write in {place}: {why}", place=parent, why=os_words(e)),
+            said("choose a directory that the job's user may write to"),
         ) from e
     except Refused:
         remove(path)
@@ -52,25 +54,30 @@ def check_target(directory: str, ident: str, *, overwrite: bool) -> None:
     parent, name = os.path.split(directory)
     if not os.path.isabs(directory) or "\0" in directory or name in ("", ".", ".."):
         raise Refused(
-            "the directory must be an absolute path that ends in a name", "give the full path of the checkpoint"
+            said("the directory must be an absolute path that ends in a name"),
+            said("give the full path of the checkpoint"),
         )
     if len(os.fsencode(os.path.basename(partial(directory, ident)))) > MOST_NAME:
-        raise Refused(f"the name {name[:40]}... is too long", "choose a shorter one")
+        raise Refused(said("the name {name} is too long", name=f"{name[:40]}..."), said("choose a shorter one"))
     try:
         os.stat(parent)
         there = os.path.lexists(directory)
     except OSError as e:
-        raise Refused(f"{parent} cannot be used: {os_words(e)}", "make it, or choose another directory") from e
+        raise Refused(
+            said("{place} cannot be used: {why}", place=parent, why=os_words(e)),
+            said("make it, or choose another directory"),
+        ) from e
     if not os.path.isdir(parent):
-        raise Refused(f"{parent} is no directory", "choose another directory")
+        raise Refused(said("{place} is no directory", place=parent), said("choose another directory"))
     if there and not overwrite:
         raise Refused(
-            f"{directory} exists already",
-            "choose another name; `--overwrite` (in Python: `overwrite=True`) replaces it",
+            said("{place} exists already", place=directory),
+            said("choose another name; `--overwrite` (in Python: `overwrite=True`) replaces it"),
         )
     if there and not _replaceable(directory):
         raise Refused(
-            f"{directory} exists and is no checkpoint of ours; it will not be replaced", "choose another name"
+            said("{place} exists and is no checkpoint of ours; it will not be replaced", place=directory),
+            said("choose another name"),
         )
 
 
@@ -80,12 +87,12 @@ def check_space(parent: str, nbytes: int) -> None:
     stat = os.statvfs(parent)
     free = stat.f_bavail * stat.f_frsize
     if free < needed:
-        raise Refused(
-            f"no space left on {mount_point(parent)}: needed {size_words(needed)}, free {size_words(free)}",
-            "make room there, or choose another directory",
-        )
+        raise Refused(no_space(parent, needed, free), said("make room there, or choose another directory"))
     if stat.f_files and not stat.f_favail:
-        raise Refused(f"no free inodes on {mount_point(parent)}", "remove files there, or choose another directory")
+        raise Refused(
+            said("no free inodes on {place}", place=mount_point(parent)),
+            said("remove files there, or choose another directory"),
+        )
 
 
 def look(directory: str, ident: str, names: List[str]) -> Dict[str, Any]:
@@ -247,17 +254,32 @@ def written(path: str, write: Callable[[Any], Any]) -> Any:
     return value
 
 
-def space_words(path: str, error: OSError, nbytes: int) -> str:
+def no_space(parent: str, needed: int, free: int) -> Said:
+    """That there is not the room that is needed, in bytes."""
+    place, needs, has = mount_point(parent), size_words(needed), size_words(free)
+    return said("no space left on {place}: needed {needed}, free {free}", place=place, needed=needs, free=has)
+
+
+def space_words(path: str, error: OSError, nbytes: int) -> Said:
     """What went wrong while `nbytes` were to be written at `path`, in words for a person."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         parent = _existing(path)
         stat = os.statvfs(parent)
         free = stat.f_bavail * stat.f_frsize
-        what = "no space left on" if error.errno == errno.ENOSPC else "the disk quota is used up on"
-        return f"{what} {mount_point(parent)}: needed {size_words(nbytes)}, free {size_words(free)}"
+        if error.errno == errno.ENOSPC:
+            return no_space(parent, nbytes, free)
+        return said(
+            "the disk quota is used up on {place}: needed {needed}, free {free}",
+            place=mount_point(parent),
+            needed=size_words(nbytes),
+            free=size_words(free),
+        )
     if error.errno == errno.EFBIG:
-        return f"a file of {size_words(nbytes)} is more than the limit of the process (ulimit -f) or of the file system"
-    return f"writing to {path} failed: {os_words(error)}"
+        return said(
+            "a file of {size} is more than the limit of the process (ulimit -f) or of the file system",
+            size=size_words(nbytes),
+        )
+    return said("writing to {path} failed: {why}", path=path, why=os_words(error))
 
 
 def os_words(error: OSError) -> str:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..objects import WRAPPERS, _fsdp2_shards, join, walk
+from ..saying import Text, said
 from ..tensors import unreadable
 from .plain import Note
 
@@ -67,29 +68,29 @@ def state(model: Any, note: Note) -> Dict[str, Any]:
         ]
         for name, tensor in tensors:
             shown = shards.get((id(module), name), tensor)
-            why = None if shown is None else cannot_save(shown)
+            why: Text = "" if shown is None else cannot_save(shown)
             if why:
-                note(f"{join(prefix, name)} is not in the checkpoint: {why}")
+                note(said("{name} is not in the checkpoint: {why}", name=join(prefix, name), why=why))
             elif shown is not None:
                 found[join(prefix, name)] = shown
         _note_own_ways(prefix, module, note)
     return found
 
 
-def cannot_save(tensor: Any) -> str:
-    """Why the values of `tensor` cannot be saved, or ''."""
+def cannot_save(tensor: Any) -> Text:
+    """Why the values of `tensor` cannot be saved; empty where they can."""
     torch = sys.modules["torch"]
     why = unreadable(tensor)
     if why:
-        return f"it is {why}"
+        return said("it is {why}", why=why)
     local = getattr(tensor, "_local_tensor", tensor)
     if local.is_quantized:
-        return "a quantised tensor of torch's old kind"
+        return said("a quantised tensor of torch's old kind")
     if local.layout not in (torch.strided, torch.sparse_coo):
-        return "its layout is neither dense nor COO"
+        return said("its layout is neither dense nor COO")
     own_dispatch = getattr(type(local), "__torch_dispatch__", None)
     if own_dispatch not in (None, torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl):
-        return f"a {type(local).__qualname__} keeps its values in ways of its own"
+        return said("a {kind} keeps its values in ways of its own", kind=type(local).__qualname__)
     return ""
 
 
@@ -129,14 +130,18 @@ def _fsdp2_parameters(module: Any) -> List[Any]:
 
 def _note_own_ways(prefix: str, module: Any, note: Note) -> None:
     base = sys.modules["torch.nn.modules.module"].Module
-    name = f"{prefix or 'the model'} ({type(module).__qualname__})"
+    kind = type(module).__qualname__
+    name = f"{prefix} ({kind})" if prefix else said("the model ({kind})", kind=kind)
     if getattr(type(module), "get_extra_state", None) is not base.get_extra_state:
-        note(f"the extra state of {name} is not in the checkpoint: only its own code can tell it")
+        note(said("the extra state of {name} is not in the checkpoint: only its own code can tell it", name=name))
     hooks = [h for h in list(vars(module).get("_state_dict_hooks", {}).values()) if not _of_torch(h)]
     ways = [w for w in ("state_dict", "_save_to_state_dict") if not _of_torch(getattr(type(module), w, None))]
     if hooks or ways:
         note(
-            f"{name} has its own way to make a state_dict(), which was not called: its tensors are as torch keeps them"
+            said(
+                "{name} has its own way to make a state_dict(), which was not called: its tensors are as torch keeps them",
+                name=name,
+            )
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 from .. import reachable
 from ..attributes import attributes, class_name, is_library
 from ..objects import Objects, is_scheduler
+from ..saying import Said, Text, said
 from . import named
 from .plain import Note, plain
 from .stated import Reader, Unreadable
@@ -28,7 +29,7 @@ CONSTANT = ("torch.nn.modules.loss",)
 """Modules whose tensors are weights that somebody has given to them."""
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
 AS_THEY_ARE = (dict, collections.OrderedDict, list, tuple)
-FSDP1_WORDS = "FullyShardedDataParallel (FSDP1) keeps flat parameters, which only its own collectives tell apart"
+FSDP1_WORDS = said("FullyShardedDataParallel (FSDP1) keeps flat parameters, which only its own collectives tell apart")
 
 
 class Other(NamedTuple):
@@ -48,7 +49,7 @@ class Others:
     def __init__(self, objects: Objects, covered: Sequence[Tuple[str, Sequence[Any]]]) -> None:
         self._covered = _by_id(covered)
         self._reader = Reader(self._known, _is_tensor)
-        self.left_out: List[str] = []
+        self.left_out: List[Said] = []
         """What is not saved, and why, one sentence each."""
         readable, unreadable = self._sorted(self._of_its_own(objects))
         modules = [m for m in objects.untrained() if id(m) not in self._reader.inside and _is_kept(m)]
@@ -58,10 +59,12 @@ class Others:
         self.saved = [Other(name, thing, _is_module(thing)) for name, thing in _named(things, calls)]
         self._leave(unreadable, calls)
 
-    def give_up(self, why: str) -> bool:
+    def give_up(self, why: Text) -> bool:
         """Save none of them; True where there were any."""
         given_up, self.saved = self.saved, []
-        self.left_out += [f"left out: {other.name} ({class_name(other.thing)}): {why}" for other in given_up]
+        self.left_out += [
+            said("left out: {what}: {why}", what=_both(other.name, other.thing), why=why) for other in given_up
+        ]
         return bool(given_up)
 
     def state(self, other: Other, note: Note) -> Any:
@@ -71,12 +74,15 @@ class Others:
         try:
             state = self._reader.state(other.thing)
         except Unreadable as e:
-            note(f"left out: {other.name} ({class_name(other.thing)}): {e}")
+            note(said("left out: {what}: {why}", what=_both(other.name, other.thing), why=e.why))
             return None
         altered = sorted({type(value).__name__ for value in _values(state) if _is_altered(value)})
         if altered:
+            what, kinds = _both(other.name, other.thing), ", ".join(altered)
             note(
-                f"{other.name} ({class_name(other.thing)}) holds a {', a '.join(altered)}: kept as a plain list or dict"
+                said(
+                    "{what} holds containers of its own ({kinds}): kept as plain lists or dicts", what=what, kinds=kinds
+                )
             )
         return plain(state, other.name, note)
 
@@ -121,14 +127,15 @@ class Others:
             is_scheduler(thing) and id(attributes(thing).get("optimizer")) in self._covered
         )
 
-    def _sorted(self, things: List[Any]) -> Tuple[List[Any], List[Tuple[Any, str]]]:
+    def _sorted(self, things: List[Any]) -> Tuple[List[Any], List[Tuple[Any, Text]]]:
         """Those that have a state of their own, and those whose state cannot be told, with the reason."""
-        readable, unreadable = [], []
+        readable: List[Any] = []
+        unreadable: List[Tuple[Any, Text]] = []
         for thing in things:
             try:
                 state = self._reader.state(thing)
             except Unreadable as e:
-                unreadable.append((thing, str(e)))
+                unreadable.append((thing, e.why))
                 continue
             why = _not_saved(state)
             if why:
@@ -137,7 +144,7 @@ class Others:
                 readable.append(thing)
         return [one for one in readable if id(one) not in self._reader.inside], unreadable
 
-    def _leave(self, unreadable: List[Tuple[Any, str]], calls: Dict[int, str]) -> None:
+    def _leave(self, unreadable: List[Tuple[Any, Text]], calls: Dict[int, str]) -> None:
         libraries: Dict[str, List[str]] = {}
         own = []
         for thing, why in unreadable:
@@ -148,14 +155,21 @@ class Others:
                 own.append((thing, why))
         for thing, why in _outermost(own):
             self.left_out.append(
-                f"left out: the state of {_called(thing, calls)}: only its own state_dict() could tell it, which was not run ({why})"
+                said(
+                    "left out: the state of {what}: only its own state_dict() could tell it, which was not run ({why})",
+                    what=_called(thing, calls),
+                    why=why,
+                )
             )
         for package, names in libraries.items():
             kinds = list(dict.fromkeys(names))
-            more = f" and {len(kinds) - MOST_NAMED} more" if len(kinds) > MOST_NAMED else ""
+            named_ones = ", ".join(kinds[:MOST_NAMED] + ["..."] * (len(kinds) > MOST_NAMED))
             self.left_out.append(
-                f"left out: what {package} keeps for itself ({', '.join(kinds[:MOST_NAMED])}{more}), which only its own code could tell: "
-                "its counts begin anew"
+                said(
+                    "left out: what {package} keeps for itself ({kinds}), which only its own code could tell: its counts begin anew",
+                    package=package,
+                    kinds=named_ones,
+                )
             )
 
 
@@ -167,9 +181,13 @@ def _named(things: List[Any], calls: Dict[int, str]) -> Iterator[Tuple[str, Any]
         yield (name if taken[name] == 1 else f"{name} {taken[name]}"), thing
 
 
-def _called(thing: Any, calls: Dict[int, str]) -> str:
+def _both(name: str, thing: Any) -> str:
+    return f"{name} ({class_name(thing)})"
+
+
+def _called(thing: Any, calls: Dict[int, str]) -> Text:
     name = calls.get(id(thing))
-    return f"{name} ({class_name(thing)})" if name else f"a {class_name(thing)}"
+    return _both(name, thing) if name else said("a {kind}", kind=class_name(thing))
 
 
 def _by_id(covered: Sequence[Tuple[str, Sequence[Any]]]) -> Dict[int, Dict[str, Any]]:
@@ -196,15 +214,15 @@ def _is_mark(state: Any) -> bool:
     return type(state) is dict and SAVED_AS in state
 
 
-def _not_saved(state: Any) -> str:
-    """Why a state that is known is not saved, or ''."""
+def _not_saved(state: Any) -> Text:
+    """Why a state that is known is not saved; empty where it is."""
     if not isinstance(state, (dict, list, tuple)):
-        return f"it returns a {type(state).__name__}"
+        return said("it returns a {kind}", kind=type(state).__name__)
     for i, leaf in enumerate(_leaves(state)):
         if i >= MOST_VALUES:
-            return f"it holds more than {MOST_VALUES:,} values"
+            return said("it holds more than {count} values", count=f"{MOST_VALUES:,}")
         if hasattr(leaf, "_local_tensor"):
-            return "its tensors are sharded"
+            return said("its tensors are sharded")
     return ""
 
 
@@ -236,7 +254,7 @@ def _digest(state: Any) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
-def _outermost(found: List[Tuple[Any, str]]) -> List[Tuple[Any, str]]:
+def _outermost(found: List[Tuple[Any, Text]]) -> List[Tuple[Any, Text]]:
     """Without those that are a part of one before: their state is its affair."""
     inner: Set[int] = set()
     kept = []
@@ -269,7 +287,7 @@ def _is_tensor(thing: Any) -> bool:
     return issubclass(type(thing), sys.modules["torch"].Tensor)
 
 
-def _ignore(text: str) -> None:
+def _ignore(text: Said) -> None:
     """For those who only look."""
 
 

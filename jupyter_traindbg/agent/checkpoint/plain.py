@@ -6,11 +6,13 @@ import sys
 from collections import deque
 from typing import Any, Callable, Dict, Set
 
+from ..saying import Said, said
+
 LEFT_OUT = object()
 """Stands for a value that has no plain form."""
 MOST_DEPTH = 48
 
-Note = Callable[[str], None]
+Note = Callable[[Said], None]
 
 
 def plain(value: Any, path: str, note: Note) -> Any:
@@ -44,7 +46,7 @@ class _Plainer:
 
     def _container(self, value: Any, path: str) -> Any:
         if id(value) in self._inside or len(self._inside) > MOST_DEPTH:
-            self._note(f"{path} is left out: it contains itself, or is nested too deeply")
+            self._note(said("{path} is left out: it contains itself, or is nested too deeply", path=path))
             return LEFT_OUT
         self._inside.add(id(value))
         try:
@@ -72,7 +74,8 @@ class _Plainer:
         return value.tolist() if kind in "biufSU" and kind else self._leave_out(value, path)
 
     def _leave_out(self, value: Any, path: str) -> Any:
-        self._note(f"{path} is left out: a {type(value).__module__}.{type(value).__qualname__} has no plain form")
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        self._note(said("{path} is left out: a {kind} has no plain form", path=path, kind=kind))
         return LEFT_OUT
 
 

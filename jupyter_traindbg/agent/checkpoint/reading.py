@@ -8,6 +8,8 @@ import time
 from typing import Any, Iterator
 
 from .. import cuda
+from ..refused import Refused
+from ..saying import said
 from ..tensors import shard
 from .archive import PIECE_BYTES
 from .layout import Store, dense, flat, reach
@@ -16,7 +18,7 @@ GPU_PATIENCE_S = 30.0
 SAMPLE = 1024
 
 
-class Changed(Exception):
+class Changed(Refused):
     """The job went on, or moved its memory, while it was being saved. The text says which."""
 
 
@@ -29,7 +31,7 @@ def from_live(store: Store) -> Iterator[memoryview]:
     """The live tensor's own memory, nothing copied in host memory. Raises `Changed` where it is moved meanwhile.
 
     From a GPU by a stream of our own, which does not wait for what the job's streams wait for, into pageable memory: pinning some could
-    wait for a kernel that never ends. Raises TimeoutError where the GPU does not answer.
+    wait for a kernel that never ends. Raises `Refused` where the GPU does not answer.
     """
     torch = sys.modules["torch"]
     source = store.source
@@ -81,7 +83,7 @@ def wait_for(event: Any) -> None:
     ends = time.monotonic() + GPU_PATIENCE_S
     while not event.query():
         if time.monotonic() > ends:
-            raise TimeoutError(f"the GPU did not answer within {GPU_PATIENCE_S:.0f} s")
+            raise Refused(said("the GPU did not answer within {patience} s", patience=f"{GPU_PATIENCE_S:.0f}"))
         time.sleep(0.001)
 
 
@@ -90,7 +92,7 @@ def _memory(tensor: Any) -> Iterator[memoryview]:
     address = tensor.data_ptr()
     for start in range(0, nbytes, PIECE_BYTES):
         if tensor.data_ptr() != address:
-            raise Changed("the job moved the memory of a tensor while it was being saved")
+            raise Changed(said("the job moved the memory of a tensor while it was being saved"))
         size = min(PIECE_BYTES, nbytes - start)
         yield memoryview((ctypes.c_char * size).from_address(address + start)).cast("B")
 

@@ -16,6 +16,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..refused import Refused
+from ..saying import Text, said
 from ..tensors import shard
 from . import archive
 from .archive import Output, Pieces
@@ -74,8 +75,13 @@ def _part(key: str, tensor: Any) -> Optional[Tuple[Sequence[int], Sequence[int]]
     local = tuple(shard(tensor).shape)
     if tuple(sizes) != local:
         raise Refused(
-            f"{key}: this rank holds a part of shape {local}, and its DTensor says {tuple(sizes)}",
-            "save it with the job's own code",
+            said(
+                "{name}: this rank holds a part of shape {shape}, and its DTensor says {told}",
+                name=key,
+                shape=str(local),
+                told=str(tuple(sizes)),
+            ),
+            said("save it with the job's own code"),
         )
     return offsets, sizes
 
@@ -111,17 +117,18 @@ def _check(plans: Dict[str, List[Item]]) -> None:
             item["kind"] == BYTES
         ):
             raise Refused(
-                f"the ranks disagree about the shape or dtype of {item['key']}", "they do not run the same training"
+                said("the ranks disagree about the shape or dtype of {name}", name=item["key"]),
+                said("they do not run the same training"),
             )
         covered[item["key"]] = covered.get(item["key"], 0) + math.prod(item.get("sizes", ()))
     missing = [key for key, item in first.items() if item["kind"] != BYTES and covered[key] != math.prod(item["size"])]
     if missing:
-        named = ", ".join(missing[:MOST_NAMED]) + (
-            f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-        )
+        some: Text = ", ".join(missing[:MOST_NAMED])
+        if len(missing) > MOST_NAMED:
+            some = said("{names} and {count} more", names=some, count=len(missing) - MOST_NAMED)
         raise Refused(
-            f"parts of {named} are held by no rank that takes part",
-            "a sharded checkpoint needs every rank that holds a shard",
+            said("parts of {names} are held by no rank that takes part", names=some),
+            said("a sharded checkpoint needs every rank that holds a shard"),
         )
 
 

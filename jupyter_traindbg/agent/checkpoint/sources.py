@@ -11,6 +11,8 @@ import threading
 import types
 from typing import Any, List, Set
 
+from ..saying import Said, said
+
 PATIENCE_S = 1.0
 FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names} - {inspect.CO_NESTED})
 """The flags of a code object that say what its file imports from there; CO_NESTED says something else of it since 2.2."""
@@ -19,7 +21,11 @@ _silent: Set[str] = set()
 
 
 class NoSource(Exception):
-    """The message says why."""
+    """``why`` says why."""
+
+    def __init__(self, why: Said) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 def definition(function: Any, class_name: str) -> Any:
@@ -36,10 +42,10 @@ def definition(function: Any, class_name: str) -> Any:
         flags = code.co_flags & FUTURE
         ways = [compile(f"{before}{within}", "<source>", "exec", flags, True) for before in {imported, ""}]
     except (SyntaxError, ValueError, TypeError) as e:
-        raise NoSource(f"the source of {code.co_name}() is not at hand") from e
+        raise NoSource(said("the source of {function} is not at hand", function=f"{code.co_name}()")) from e
     node = tree.body[0].body[0]  # type: ignore[attr-defined]  # the class, the function
     if not isinstance(node, ast.FunctionDef) or not any(_same(code, one) for way in ways for one in _codes(way)):
-        raise NoSource(f"the source of {code.co_name}() is not what runs")
+        raise NoSource(said("the source of {function} is not what runs", function=f"{code.co_name}()"))
     return node
 
 
@@ -60,7 +66,7 @@ def _text(function: Any) -> str:
             _silent.add(file)
     entry = linecache.cache.get(file, ())
     if len(entry) < 4 and file in _silent:
-        raise NoSource(f"{file} did not answer")
+        raise NoSource(said("{file} did not answer", file=file))
     return "".join(inspect.getblock(entry[2][function.__code__.co_firstlineno - 1 :])) if len(entry) == 4 else ""
 
 

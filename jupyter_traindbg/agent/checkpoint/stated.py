@@ -16,6 +16,7 @@ import types
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..attributes import MISSING, attributes, defined
+from ..saying import Said, said
 from . import containers
 from .containers import DICTS, LISTS, PLAIN, Unreadable
 from .sources import NoSource, definition
@@ -69,7 +70,7 @@ class Reader:
         except Unreadable:
             raise
         except NoSource as e:
-            raise Unreadable(str(e)) from e
+            raise Unreadable(e.why) from e
         except Exception as e:  # what the function would raise, too, or a class that is odder than we know
             raise Unreadable(f"{type(e).__name__}: {e}") from e
         finally:
@@ -86,14 +87,14 @@ class Reader:
         self._refuse_odd(owner)
         found, home = defined(type(owner), name, after)
         if name in attributes(owner) and after is None:
-            raise Unreadable(f"{name}() of this {type(owner).__name__} is not its class's")
+            raise Unreadable(said("{name}() of this {kind} is not its class's", name=name, kind=type(owner).__name__))
         if type(found) is not types.FunctionType:
-            raise Unreadable(f"{type(owner).__name__}.{name} is no function written in Python")
+            raise Unreadable(said("{name} is no function written in Python", name=f"{type(owner).__name__}.{name}"))
         return self._function(found, owner, home, given, depth + 1)
 
     def _function(self, function: Any, owner: Any, home: type, given: List[Any], depth: int) -> Any:
         if depth > MOST_DEPTH:
-            raise Unreadable("its calls are nested too deeply")
+            raise Unreadable(said("its calls are nested too deeply"))
         key = (function.__code__, home.__name__)
         if key not in self._definitions:
             self._definitions[key] = definition(function, home.__name__)
@@ -104,7 +105,7 @@ class Reader:
     def spend(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise Unreadable("it holds too much to be read here")
+            raise Unreadable(said("it holds too much to be read here"))
 
     def made(self, container: Any) -> Any:
         """Note that `container` is ours: the function may change it."""
@@ -122,7 +123,7 @@ class Reader:
         if self._is_tensor(thing):
             if name == "data":
                 return thing
-            raise Unreadable(f".{name} of a tensor")
+            raise Unreadable(said("{name} of a tensor", name=f".{name}"))
         self._refuse_odd(thing)
         own = attributes(thing)
         if name == "__dict__":
@@ -133,14 +134,16 @@ class Reader:
         if type(found) is types.MemberDescriptorType:
             return found.__get__(thing, type(thing))
         if defined(type(found), "__set__")[0] is not MISSING:  # it answers in place of the variable of that name
-            raise Unreadable(f"{type(thing).__name__}.{name} is a {type(found).__name__}")
+            kind = type(found).__name__
+            raise Unreadable(said("{name} is a {kind}", name=f"{type(thing).__name__}.{name}", kind=kind))
         parts: List[Any] = [own, *(own.get(part) for part in PARTS_OF_A_MODULE)]
         for held in parts:
             if type(held) in DICTS and name in held:
                 return held[name]
         if type(found) in PLAIN:
             return found
-        raise Unreadable(f"{type(thing).__name__}.{name} is nothing that can be read without running code")
+        called = f"{type(thing).__name__}.{name}"
+        raise Unreadable(said("{name} is nothing that can be read without running code", name=called))
 
     @staticmethod
     def _refuse_odd(thing: Any) -> None:
@@ -148,14 +151,14 @@ class Reader:
         own_dict = defined(type(thing), "__dict__")[0]
         plain = own_dict is MISSING or type(own_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
         if not plain or type(defined(type(thing), "__getattribute__")[0]) is types.FunctionType:
-            raise Unreadable(f"{type(thing).__name__} answers for its attributes itself")
+            raise Unreadable(said("{kind} answers for its attributes itself", kind=type(thing).__name__))
 
     def call_method(self, owner: Any, name: str, given: List[Any], depth: int) -> Any:
         kind = type(owner)
         if self._is_tensor(owner):
             if name in SAME_VALUES and not given:
                 return owner
-            return self.number(owner) if name == "item" else self._refuse(f"{name}() of a tensor")
+            return self.number(owner) if name == "item" else self._refuse(said("{name} of a tensor", name=f"{name}()"))
         if kind in DICTS or kind in LISTS or kind is str:
             result = containers.called(owner, name, given, ours=self.is_ours(owner))
             return self.made(result) if name == "copy" else result
@@ -167,12 +170,12 @@ class Reader:
     def number(self, value: Any) -> Any:
         """The element of a tensor in host memory."""
         if value.device.type != "cpu" or value.numel() != 1:
-            raise Unreadable("it makes a number of a tensor on a GPU, or of several elements")
+            raise Unreadable(said("it makes a number of a tensor on a GPU, or of several elements"))
         return value.detach().item()
 
     @staticmethod
-    def _refuse(what: str) -> Any:
-        raise Unreadable(f"{what} is not understood")
+    def _refuse(what: Said) -> Any:
+        raise Unreadable(said("{name} is not understood", name=what))
 
 
 class _Call:
@@ -187,14 +190,16 @@ class _Call:
         """What the function with this tree returns for its owner and what is `given`."""
         names = [a.arg for a in (*getattr(node.args, "posonlyargs", ()), *node.args.args)]
         if len(given) >= len(names) or node.args.vararg or node.args.kwarg:
-            raise Unreadable(f"{self._function.__name__}() takes its arguments in another way")
+            called = f"{self._function.__name__}()"
+            raise Unreadable(said("{function} takes its arguments in another way", function=called))
         defaults = self._function.__defaults__ or ()
         self._scope.update(zip(names[len(names) - len(defaults) :], defaults))
         self._scope.update(self._function.__kwdefaults__ or {})
         self._scope.update(zip(names, [self._owner, *given]))
         missing = [n for n in (*names, *(a.arg for a in node.args.kwonlyargs)) if n not in self._scope]
         if missing:
-            raise Unreadable(f"{self._function.__name__}() wants {missing[0]}")
+            called = f"{self._function.__name__}()"
+            raise Unreadable(said("{function} wants {argument}", function=called, argument=missing[0]))
         try:
             self.run(node.body)
         except _Returned as returned:
@@ -209,7 +214,8 @@ class _Call:
             getattr(self, f"_run_{type(statement).__name__.lower()}", self._unknown)(statement)
 
     def _unknown(self, node: Any) -> Any:
-        raise Unreadable(f"line {getattr(node, 'lineno', '?')} has a {type(node).__name__}")
+        line = getattr(node, "lineno", "?")
+        raise Unreadable(said("line {line} has a {kind}", line=line, kind=type(node).__name__))
 
     def _run_expr(self, node: Any) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring
@@ -260,7 +266,7 @@ class _Call:
     def _ours(self, node: Any) -> Any:
         container = self.value(node)
         if not self._reader.is_ours(container):
-            raise Unreadable("it changes what it does not own")
+            raise Unreadable(said("it changes what it does not own"))
         return container
 
     # -- expressions --
@@ -278,7 +284,7 @@ class _Call:
         value = self._globals.get(node.id, getattr(builtins, node.id, None))
         if containers.known(value):
             return value
-        raise Unreadable(f"{node.id} is not understood")
+        raise Unreadable(said("{name} is not understood", name=node.id))
 
     def _of_attribute(self, node: Any) -> Any:
         owner = self.value(node.value)

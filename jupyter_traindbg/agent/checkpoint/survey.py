@@ -6,6 +6,7 @@ import hashlib
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+from ..saying import Said, packed, said
 from ..tensors import shard
 from . import named
 from .collect import SHARDED, Found, actions_in_force, collect, describe, own_steps, place
@@ -15,14 +16,17 @@ from .plain import plain
 if TYPE_CHECKING:
     from ..core import Agent
 
-NOTHING = "no model and no optimizer was found in this process"
-OF_NO_MODULE = "what is trained here are tensors of no module and no optimizer: only the program knows which of its variables to save"
+NOTHING = said("no model and no optimizer was found in this process")
+OF_NO_MODULE = said(
+    "what is trained here are tensors of no module and no optimizer: only the program knows which of its variables to save"
+)
+NO_TORCH = said("this process has not imported torch")
 FRAMEWORKS = {
-    "deepspeed": "DeepSpeed keeps each rank's part of the optimizer in buffers of its own",
-    "megatron": "Megatron's distributed optimizer keeps each rank's part in buffers of its own",
-    "fairscale": "fairscale keeps each rank's part of the optimizer in buffers of its own",
-    "colossalai": "Colossal-AI keeps each rank's part of the optimizer in buffers of its own",
-    "apex.contrib.optimizers": "Apex's distributed optimizers keep each rank's part in buffers of their own",
+    "deepspeed": said("DeepSpeed keeps each rank's part of the optimizer in buffers of its own"),
+    "megatron": said("Megatron's distributed optimizer keeps each rank's part in buffers of its own"),
+    "fairscale": said("fairscale keeps each rank's part of the optimizer in buffers of its own"),
+    "colossalai": said("Colossal-AI keeps each rank's part of the optimizer in buffers of its own"),
+    "apex.contrib.optimizers": said("Apex's distributed optimizers keep each rank's part in buffers of their own"),
 }
 
 
@@ -44,7 +48,7 @@ def survey(agent: Agent) -> Dict[str, Any]:
         "usual_step_s": agent.safepoints.usual_step_s(),
     }
     if "torch" not in sys.modules:
-        return {**answer, **_nothing("this process has not imported torch")}
+        return {**answer, **_nothing(NO_TORCH)}
     found = Found(agent)
     found.behind, _ = agent.gpu_steps.behind()
     if not found.models and not found.optimizers:
@@ -65,11 +69,11 @@ def survey(agent: Agent) -> Dict[str, Any]:
         "optimizers": described["optimizers"],
         "schedulers": described["schedulers"],
         "actions": plain(actions_in_force(agent), "the actions in force", lambda text: None),
-        "notes": contents.notes,
+        "notes": [packed(note) for note in contents.notes],
     }
 
 
-def _nothing(why: str) -> Dict[str, Any]:
+def _nothing(why: Said) -> Dict[str, Any]:
     empty: Dict[str, Any] = {
         name: [] for name in ("own_steps", "models", "optimizers", "schedulers", "actions", "notes")
     }
@@ -81,14 +85,15 @@ def _boundary(agent: Agent) -> Optional[Dict[str, Any]]:
     return None if place is None else dict(zip(("step", "where"), place))
 
 
-def unsupported(agent: Agent, found: Found) -> Optional[str]:
+def unsupported(agent: Agent, found: Found) -> Optional[Said]:
     """Why a checkpoint of this training would not be whole, in words; None where nothing is against it."""
     for model in found.models:
         for name, module in named.everything(model):
             if type(module).__name__ == named.FSDP1:
-                return (
-                    f"{name or 'the model'} is wrapped in FullyShardedDataParallel (FSDP1): its flat parameters cannot be told apart "
-                    "without its own collectives; FSDP2 (fully_shard) is supported"
+                return said(
+                    "{name} is wrapped in FullyShardedDataParallel (FSDP1): its flat parameters cannot be told apart without its own "
+                    "collectives; FSDP2 (fully_shard) is supported",
+                    name=name or said("the model"),
                 )
     for optimizer in agent.objects.all_optimizers():
         why = _of_optimizer(optimizer)
@@ -97,20 +102,20 @@ def unsupported(agent: Agent, found: Found) -> Optional[str]:
     return _foreign_parameters(found) or _meshes(found)
 
 
-def _of_optimizer(optimizer: Any) -> Optional[str]:
+def _of_optimizer(optimizer: Any) -> Optional[Said]:
     for cls in type(optimizer).__mro__:
         if cls.__name__ == "ZeroRedundancyOptimizer":
-            return (
+            return said(
                 "the optimizer is a ZeroRedundancyOptimizer: each rank holds the state of a part of the parameters, and only its own "
                 "collectives put them together"
             )
         for prefix, words in FRAMEWORKS.items():
             if cls.__module__ == prefix or cls.__module__.startswith(prefix + "."):
-                return f"{words}; use its own save_checkpoint"
+                return said("{keeps}; use its own save_checkpoint", keeps=words)
     return None
 
 
-def _foreign_parameters(found: Found) -> Optional[str]:
+def _foreign_parameters(found: Found) -> Optional[Said]:
     """An optimizer none of whose parameters is a model's: it keeps copies, often of a part (a distributed optimizer)."""
     for i, optimizer in enumerate(found.optimizers):
         parameters = [p for g in list(optimizer.param_groups) for p in list(g["params"])]
@@ -119,9 +124,13 @@ def _foreign_parameters(found: Found) -> Optional[str]:
         held = sum(int(p.numel()) for p in parameters)
         needed = sum(m["parameters"] for m in describe_sizes(found))
         if held != needed:
-            return (
-                f"optimizer {i} ({type(optimizer).__qualname__}) holds {held} numbers which are no parameters of a model found here "
-                f"({needed} numbers): a distributed optimizer, whose parts only its own code can put together"
+            return said(
+                "optimizer {number} ({kind}) holds {held} numbers which are no parameters of a model found here ({needed} numbers): "
+                "a distributed optimizer, whose parts only its own code can put together",
+                number=i,
+                kind=type(optimizer).__qualname__,
+                held=held,
+                needed=needed,
             )
     return None
 
@@ -134,12 +143,12 @@ def describe_sizes(found: Found) -> List[Dict[str, int]]:
     return sizes
 
 
-def _meshes(found: Found) -> Optional[str]:
+def _meshes(found: Found) -> Optional[Said]:
     """DTensors that are partial sums: their values exist on no rank."""
     for model in found.models:
         for name, tensor in named.state(model, lambda text: None).items():
             if any(p.is_partial() for p in getattr(tensor, "placements", ())):
-                return f"{name} is a DTensor of partial sums, whose values no rank holds"
+                return said("{name} is a DTensor of partial sums, whose values no rank holds", name=name)
     return None
 
 

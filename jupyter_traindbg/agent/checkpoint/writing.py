@@ -15,13 +15,14 @@ from ..gpu_steps import STEPS
 from ..objects import named_parameters
 from ..refused import Refused
 from ..safepoint import NEXT_BATCH
+from ..saying import Said, Text, packed, said, unpacked
 from . import archive, files, reading, seal, shards
 from .arena import Arena
 from .collect import SHARDED, Contents, Found, collect, describe, described_others, own_steps, place
 from .finite import Finite
 from .layout import Layout
 from .named import statistics_kept
-from .survey import NOTHING, unsupported
+from .survey import NO_TORCH, NOTHING, unsupported
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -31,11 +32,10 @@ SILENT_S = 60.0
 DONE_SILENT_S = 900.0
 """A rank that is done waits longer: the client may be busy with the others."""
 JOIN_S = 5.0
-GPU_BEHIND = (
-    "the GPU hangs with {} optimizer step{} still to do: weights and optimizer are those before; schedule, random generators and loader"
-    " positions may be those after"
+GPU_UNSEEN = said(
+    "the GPU had not done all that it was given, and no step was seen before: the weights may be older than the counters"
 )
-GPU_UNSEEN = "the GPU had not done all that it was given, and no step was seen before: the weights may be older than the counters"
+MID_STEP = said("wait until the step is over; if it never is, no consistent state is left to save")
 
 
 Stage = TypeVar("Stage", bound=Callable[..., Any])
@@ -75,6 +75,7 @@ class Writing:
         self._contents: Optional[Contents] = None
         self._layout: Optional[Layout] = None
         self._manifest: Dict[str, Any] = {}
+        self._notes: List[Said] = []
         self._arrivals: List[Any] = []
         self._before: Any = None
         self._plans: Dict[str, Any] = {}
@@ -82,7 +83,7 @@ class Writing:
         self._stop = False
         self._done = threading.Event()
         self._written = self._total = 0
-        self._error: Optional[str] = None
+        self._error: Optional[Text] = None
         self._results: Any = None
         self._files: Dict[str, Dict[str, Any]] = {}
         self._finite: Optional[Finite] = None
@@ -129,7 +130,7 @@ class Writing:
         try:
             self._arena.ensure(layout.host_bytes, pin=bool(layout.devices()))
         except Refused as e:
-            if not self.found.others.give_up(str(e)):
+            if not self.found.others.give_up(e.cause):
                 raise
             return self._with_room()
         return layout
@@ -139,8 +140,7 @@ class Writing:
         """Take a job that hangs as it is: nothing is copied, the write reads the live tensors. Refused inside an optimizer's step."""
         if self._agent.boundary.updating():
             raise Refused(
-                "the job is in the middle of an optimizer step: its parameters do not belong together",
-                "wait until the step is over; if it never is, no consistent state is left to save",
+                said("the job is in the middle of an optimizer step: its parameters do not belong together"), MID_STEP
             )
         self._find()
         self._weights, self._hung = weights, True
@@ -152,7 +152,9 @@ class Writing:
         self._layout = Layout(self._contents.tensors())
         self._describe(boundary, self._contents)
         if self._now() != self._before or self._agent.boundary.updating():
-            raise Refused("the job went on while it was being looked at: it does not hang", "save it at a boundary")
+            raise Refused(
+                said("the job went on while it was being looked at: it does not hang"), said("save it at a boundary")
+            )
         return self._answer(boundary)
 
     @attended
@@ -186,10 +188,12 @@ class Writing:
     def write(self, plan: Any) -> Dict[str, Any]:
         """Begin to write, on a thread of its own."""
         if self._thread is not None:
-            raise Refused("it is being written already", "ask for its progress")
+            raise Refused(said("it is being written already"), said("ask for its progress"))
         contents, layout = self._taken()
         if self._kind == SHARDED and plan is None:
-            raise Refused("a sharded checkpoint is written after a plan", "ask for `plan` and `merge` first")
+            raise Refused(
+                said("a sharded checkpoint is written after a plan"), said("ask for `plan` and `merge` first")
+            )
         self._total = layout.nbytes if plan is None else shards.nbytes(plan)
         self._thread = threading.Thread(
             target=self._run, args=(contents, layout, plan), name="traindbg-checkpoint", daemon=True
@@ -219,21 +223,24 @@ class Writing:
     ) -> Dict[str, Any]:
         """The last rank is done: write what belongs to all, the manifest last, and give the directory its name."""
         if self._made is None:
-            raise Refused("this rank has not begun the checkpoint", "ask the lowest rank")
+            raise Refused(said("this rank has not begun the checkpoint"), said("ask the lowest rank"))
         all_files = {name: dict(entry) for name, entry in written.items()}
         try:
             if self._plans:
                 all_files[shards.METADATA] = self._put(shards.METADATA, shards.metadata(self._plans, results))
             self._check_files(all_files)
             content = {**self._manifest, **manifest, "files": all_files}
-            told = list(manifest.get("notes", []))  # ours among them, with the ranks that they are of
-            own = [note for note in self._manifest.get("notes", []) if not any(text.endswith(note) for text in told)]
-            content["notes"] = list(dict.fromkeys([*own, *told]))
+            told = [
+                unpacked(note) for note in manifest.get("notes", ())
+            ]  # ours among them, with the ranks that they are of
+            own = [note for note in self._notes if not any(str(text).endswith(str(note)) for text in told)]
+            notes = list(dict.fromkeys([*own, *told]))
+            content.update(notes=[str(note) for note in notes], said=[packed(note) for note in notes])
             self._put(files.MANIFEST, seal.file_bytes(content))
             files.finish(self._made, self.directory, overwrite=self._overwrite)
         except OSError as e:
             words = files.space_words(self._made, e, self._total)
-            raise Refused(words, "nothing was replaced; make room or choose another directory") from e
+            raise Refused(words, said("nothing was replaced; make room or choose another directory")) from e
         self._made = None
         return {"directory": self.directory, "bytes": sum(int(f["bytes"]) for f in all_files.values())}
 
@@ -257,7 +264,9 @@ class Writing:
         if self._stop:
             raise Stopped
         if cuda.capturing():
-            raise Refused("the training captures a CUDA graph at this very step", "try again: the next one will do")
+            raise Refused(
+                said("the training captures a CUDA graph at this very step"), said("try again: the next one will do")
+            )
         boundary = self._agent.boundary.for_checkpoint()
         contents = self._collect(boundary)
         layout = Layout(contents.tensors())
@@ -288,11 +297,11 @@ class Writing:
             if self._hung:
                 self._check_unchanged()
         except Stopped:
-            self._error = "given up"
+            self._error = said("given up")
         except OSError as e:
             self._error = files.space_words(path, e, self._total)
-        except (reading.Changed, Refused) as e:
-            self._error = str(e)
+        except Refused as e:
+            self._error = e.cause
         except Exception as e:  # whatever it is, it is the checkpoint's and not the training's
             self._error = f"{type(e).__name__}: {e}"
         finally:
@@ -341,13 +350,13 @@ class Writing:
 
     def _find(self) -> None:
         if "torch" not in sys.modules:
-            raise Refused("this process has not imported torch", "there is nothing to save")
+            raise Refused(NO_TORCH, said("there is nothing to save"))
         self.found = Found(self._agent)
         if not self.found.models and not self.found.optimizers:
-            raise Refused(NOTHING, "wait until the training has begun")
+            raise Refused(NOTHING, said("wait until the training has begun"))
         why = unsupported(self._agent, self.found)
         if why is not None:
-            raise Refused(why, "save it with the job's own code")
+            raise Refused(why, said("save it with the job's own code"))
         self._kind = self.found.kind
 
     def _collect(self, boundary: Dict[str, Any]) -> Contents:
@@ -362,7 +371,7 @@ class Writing:
 
     def _taken(self) -> Tuple[Contents, Layout]:
         if self._contents is None or self._layout is None:
-            raise Refused("nothing has been taken yet", "ask for `outcome` first")
+            raise Refused(said("nothing has been taken yet"), said("ask for `outcome` first"))
         return self._contents, self._layout
 
     def _answer(self, boundary: Dict[str, Any]) -> Dict[str, Any]:
@@ -373,7 +382,7 @@ class Writing:
             "own_steps": own_steps(self._agent, self.found),
             "where": boundary["where"],
             "loaders": len(boundary["loaders"]),
-            "notes": list(self._manifest.get("notes", ())),
+            "notes": [packed(note) for note in self._notes],
             "others": self.found.others.digests() if place()[1] > 1 else {},
         }
 
@@ -387,23 +396,32 @@ class Writing:
         moved = sum(statistics_kept(m) for m in self.found.models if not kept.covers(m))
         if moved and (self._hung or where != NEXT_BATCH):
             contents.note(
-                f"the running statistics of {moved} normalisation layers are those of the iteration under way"
+                said(
+                    "the running statistics of {count} normalisation layers are those of the iteration under way",
+                    count=moved,
+                )
             )
-        self._manifest = {**describe(self._agent, self.found, self._kind), "notes": contents.notes}
+        self._notes = contents.notes
+        self._manifest = describe(self._agent, self.found, self._kind)
         self._manifest["taken"] = "hung" if self._hung else where
 
-    def _behind(self) -> List[str]:
+    def _behind(self) -> List[Said]:
         """What is to be said where a GPU has not done yet what the program has queued there. Raises `Refused` inside a step."""
         left, inside = self._agent.gpu_steps.behind()
         if inside or left == STEPS:
             raise Refused(
-                "the GPU is in the middle of an optimizer step: its parameters do not belong together",
-                "wait until the step is over; if it never is, no consistent state is left to save",
+                said("the GPU is in the middle of an optimizer step: its parameters do not belong together"), MID_STEP
             )
         if left:
             assert self.found is not None
             self.found.behind = left
-            return [GPU_BEHIND.format(left, "s" * (left > 1))]
+            return [
+                said(
+                    "the GPU hangs with {steps} still to do: weights and optimizer are those before; schedule, random generators and "
+                    "loader positions may be those after",
+                    steps=said("{count} optimizer steps", count=left) if left > 1 else said("1 optimizer step"),
+                )
+            ]
         return [] if self._agent.gpu_steps.seen or not cuda.busy() else [GPU_UNSEEN]
 
     def _now(self) -> Any:
@@ -421,7 +439,7 @@ class Writing:
 
     def _check_unchanged(self) -> None:
         if self._now() != self._before or self._agent.boundary.updating():
-            raise reading.Changed("the job went on while it was being saved")
+            raise reading.Changed(said("the job went on while it was being saved"))
 
     def _put(self, name: str, data: bytes) -> Dict[str, Any]:
         path = os.path.join(self.temporary, name)
@@ -431,16 +449,24 @@ class Writing:
     def _check_files(self, expected: Dict[str, Dict[str, Any]]) -> None:
         for name, entry in expected.items():
             if os.path.basename(name) != name or name in ("", ".", "..", files.MANIFEST):
-                raise Refused(f"{name[:80]!r} is no name of a file of a checkpoint")
+                raise Refused(said("{name} is no name of a file of a checkpoint", name=repr(name[:80])))
             try:
                 size = os.stat(os.path.join(self.temporary, name)).st_size
             except FileNotFoundError:
                 raise Refused(
-                    f"{name} is not in {self.temporary}, as this rank sees it",
-                    "all ranks must see the directory under the same path: use a shared one",
+                    said("{name} is not in {place}, as this rank sees it", name=name, place=self.temporary),
+                    said("all ranks must see the directory under the same path: use a shared one"),
                 ) from None
             if size != entry["bytes"]:
-                raise Refused(f"{name} has {size} bytes and should have {entry['bytes']}", "take the checkpoint again")
+                raise Refused(
+                    said(
+                        "{name} has {size} bytes and should have {expected}",
+                        name=name,
+                        size=size,
+                        expected=entry["bytes"],
+                    ),
+                    said("take the checkpoint again"),
+                )
 
     def _remove(self) -> None:
         """Remove what this rank has made; the lowest rank the whole directory."""

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ..attributes import is_library
 from ..notebook import cells, numbered
+from ..saying import Text, joined, said
 from . import limits, lines
 from .elements import described, length
 from .following import Held, codes, defined, explains, keys, last_name, of_place, row
@@ -30,7 +31,7 @@ LONG_S, MOST_BLOCKS = 0.05, 5_000_000
 """A search among all objects that takes one pause longer is given up, and none is begun where Python has so many blocks of memory in use, a
 third of them such objects; but where it was asked for.
 """
-TOO_MANY = "who holds what outlives its step was not searched for, among very many objects; --growth does"
+TOO_MANY = said("who holds what outlives its step was not searched for, among very many objects; --growth does")
 
 At = Callable[[Callable[[], Any], int], bool]
 """Runs a function on the training thread after so many steps more; False where these do not come in time."""
@@ -44,7 +45,7 @@ class Look:
         self._at, self._now = at, now
         self.held: List[Held] = []
         self.pauses_s: List[float] = []
-        self.notes: List[str] = []
+        self.notes: List[Text] = []
         self.steps = 0
         self._tree = Tree()
         self._watch: Optional[Watch] = None
@@ -98,7 +99,7 @@ class Look:
             "steps": self.steps,
             "collects": collects,
             "switched_off": [] if collects else _places(lines.find(SWITCHES, [], self._codes)),
-            "note": "; ".join(self.notes),
+            "note": joined(self.notes),
         }
 
     # -- pauses --
@@ -125,7 +126,7 @@ class Look:
             answer = self._pause(function, 1 if number else steps)
             if answer is None or answer[0]:
                 return answer is not None
-        self.notes.append(f"not all was measured in {MOST_SLICES} pauses")
+        self.notes.append(said("not all was measured in {count} pauses", count=MOST_SLICES))
         return True
 
     def _grow_tree(self) -> bool:
@@ -166,7 +167,7 @@ class Look:
         self._objects = survivors.objects
         frozen = gc.get_freeze_count()
         self.notes += [survivors.left_out] if survivors.left_out else []
-        self.notes += [f"gc.freeze() hides {frozen:,} objects from the search"] if frozen else []
+        self.notes += [said("gc.freeze() hides {count} objects from the search", count=f"{frozen:,}")] if frozen else []
         seen = self._pause(lambda _: survivors.kept(), SETTLE_STEPS)
         if seen is None:
             return False
@@ -222,7 +223,7 @@ class Look:
     def _found(self, one: Kept, search: Search, moment: Moment, lengths: Dict[int, int]) -> None:
         path = search.path(moment)
         if path.name is None and not path.whole:
-            self.notes.append(f"who holds {one.name} was not found in the time that there is")
+            self.notes.append(said("who holds {what} was not found in the time that there is", what=one.name))
             return
         name, chain = search.chain(moment)
         now = self._lengths(search, moment)

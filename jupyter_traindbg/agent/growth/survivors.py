@@ -11,6 +11,7 @@ import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from ..attributes import class_name, full_name
+from ..saying import Text, said
 from ..tensors import extent, shard
 from .elements import is_tensor
 from .graphs import grad_fn
@@ -57,7 +58,7 @@ class Survivors:
     """`note` runs on the training thread, a millisecond each time: only weak references are kept."""
 
     def __init__(self) -> None:
-        self.left_out = ""
+        self.left_out: Text = ""
         self.objects = 0
         self.some_stay = False
         """Whether any tensor, or object of the program's, has outlived its step: garbage that waits for the collector, if nothing else."""
@@ -107,8 +108,9 @@ class Survivors:
     def _young(self) -> List[Any]:
         count, older, _ = gc.get_count()
         if count > MOST_YOUNG:
-            self.left_out = (
-                f"{count:,} objects were made since the garbage collector last ran: too many to look at in one pause"
+            self.left_out = said(
+                "{count} objects were made since the garbage collector last ran: too many to look at in one pause",
+                count=f"{count:,}",
             )
             return []
         found = gc.get_objects(generation=0)[-NEWEST:]

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict
 
 from ..batch_watch import BatchWatch, loader_told
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -27,5 +28,6 @@ def run(agent: Agent, batches: int = 8, deadline_s: float = 4.0) -> Dict[str, An
             pass
     finally:
         agent.recorder.fetched.remove(watch.saw)
-    note = "" if watch.batches else f"no batch was taken in {time.monotonic() - watch.began_s:.1f} s"
+    passed = f"{time.monotonic() - watch.began_s:.1f}"
+    note = "" if watch.batches else said("no batch was taken in {passed} s", passed=passed)
     return {"batches": watch.batches, "loaders": loader_told(agent, watch), "note": note}

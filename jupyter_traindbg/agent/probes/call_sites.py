@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from .. import flight, notebook
+from ..saying import Said, said
 from .collectives import NOT_IN_USE, dumps, groups
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 COST = "about 25 ms for a full recorder (2000 calls), half of them with the GIL; 1 ms for 100 calls"
 COMPILER = "_inductor"
 """torch asks it what compiled code stands for, and imports it where no optimizer, or DDP, has: a second, and 70 MiB of somebody else's."""
-NOT_IMPORTED = "not read: torch would import its compiler into the training for it"
+NOT_IMPORTED = said("not read: torch would import its compiler into the training for it")
 WITH_C_STACKS = ("TORCH_FR_CPP_STACK", "TORCH_NCCL_TRACE_CPP_STACK")
 """Set, the recorder keeps C++ frames, too, and looks up their names in torch's libraries when it is dumped: seconds."""
-NOT_WITH_C_STACKS = "not read: {} is set, and the names of C++ frames would be looked up for seconds"
+NO_STACKS = said("the flight recorder has no stacks of collectives")
 
 
 def run(agent: Agent) -> Dict[str, Any]:
@@ -32,7 +33,11 @@ def run(agent: Agent) -> Dict[str, Any]:
         (name for name in WITH_C_STACKS if os.environ.get(name, "0").lower() in ("1", "t", "true", "y", "yes")), None
     )
     if slow is not None:
-        return _nothing(NOT_WITH_C_STACKS.format(slow))
+        return _nothing(
+            said(
+                "not read: {variable} is set, and the names of C++ frames would be looked up for seconds", variable=slow
+            )
+        )
     if COMPILER not in vars(sys.modules["torch"]):  # it is there once it has been imported whole
         return _nothing(NOT_IMPORTED)
     cells = notebook.cells()
@@ -43,10 +48,10 @@ def run(agent: Agent) -> Dict[str, Any]:
 
     recorded = [content for _, content in dumps(known, stacks=True) if content is not None]
     found = flight.call_sites(recorded, known, place)
-    return {**found, "note": "" if found["at"] else "the flight recorder has no stacks of collectives"}
+    return {**found, "note": "" if found["at"] else NO_STACKS}
 
 
-def _nothing(note: str) -> Dict[str, Any]:
+def _nothing(note: Said) -> Dict[str, Any]:
     return {"sites": [], "at": {}, "note": note}
 
 

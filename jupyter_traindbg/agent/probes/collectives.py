@@ -12,16 +12,17 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import exchanges, flight
+from ..saying import Said, joined, said
 from ..training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..core import Agent
 
 COST = "about 40 ms for a full recorder (2000 calls), 20 of them with the GIL; 0.5 ms for 15 calls"
-NOT_IN_USE = "torch.distributed is not in use in this process"
+NOT_IN_USE = said("torch.distributed is not in use in this process")
 _OF_TORCHS_OWN = "user:pt2_"
 """Begins the tags of the groups in which torch.compile asks all ranks: ``user:pt2_guard_pg``, ``user:pt2_compile_pg``."""
-NAMELESS = (
+NAMELESS = said(
     "under TORCH_DISTRIBUTED_DEBUG=DETAIL gloo's recorder gives no names to groups, and waits in the barrier that torch puts before"
     " every collective do not show: see the stacks"
 )
@@ -42,10 +43,10 @@ def run(agent: Agent, last: int = flight.LAST) -> Dict[str, Any]:
     answer["calls"] = [row for row in answer["calls"] if row[0] in alive]
     unrecorded = not answer["calls"] and any(group.number for group in known)
     if dumps and unrecorded:
-        notes.append("the flight recorder is empty although collectives ran: TORCH_FR_BUFFER_SIZE may be 0")
+        notes.append(said("the flight recorder is empty although collectives ran: TORCH_FR_BUFFER_SIZE may be 0"))
     if any(g["name"].startswith(flight.UNNAMED) for g in answer["groups"]):
         notes.append(NAMELESS)
-    return {**answer, "now_s": time.time(), "note": "; ".join(notes)}
+    return {**answer, "now_s": time.time(), "note": joined(notes)}
 
 
 def groups(world: Any) -> List[flight.Known]:
@@ -100,12 +101,12 @@ def _alive(group: Dict[str, Any], known: List[flight.Known], calls: List[Any]) -
     return any(row[0] == name and row[6] != "completed" for row in calls)
 
 
-def _dumps(known: List[flight.Known]) -> Tuple[List[Dict[str, Any]], List[str]]:
+def _dumps(known: List[flight.Known]) -> Tuple[List[Dict[str, Any]], List[Said]]:
     found, notes = [], []
     for kind, content in dumps(known):
         if content is None:
             what = "NCCL" if kind == "nccl" else "gloo"
-            notes.append(f"this torch has no flight recorder for {what}")
+            notes.append(said("this torch has no flight recorder for {what}", what=what))
         else:
             found.append(content)
     return found, notes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Sequence, Tuple
 
 from .. import reachable
 from ..attributes import MISSING, OUR_THREADS, attribute, class_name, is_library, place, threads
+from ..saying import Text, said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -44,17 +45,17 @@ def _actor() -> Tuple[str, Any]:
 
 def _value(name: str, actor: Any) -> Dict[str, Any]:
     first, *rest = name.split(".")
-    why = ""
+    why: Text = ""
     for found, origin in _named(first, actor):
         value = found
         for step in rest:
             value, holder = _step(value, step), value
             if value is MISSING:
-                why = why or f"{class_name(holder)} has no plain attribute {step}"
+                why = why or said("{kind} has no plain attribute {name}", kind=class_name(holder), name=step)
                 break
         else:
             return _shown(value, origin)
-    return {"missing": why or f"there is no {first} in the user's running functions"}
+    return {"missing": why or said("there is no {name} in the user's running functions", name=first)}
 
 
 def _named(first: str, actor: Any) -> Iterator[Tuple[Any, str]]:
@@ -88,7 +89,7 @@ def _shown(value: Any, origin: str) -> Dict[str, Any]:
         return {"value": value, "from": origin}
     if type(value) is str:
         return {"value": value[:LONGEST], "from": origin}
-    return {"missing": f"it is no number and no text, but of class {class_name(value)}"}
+    return {"missing": said("it is no number and no text, but of class {kind}", kind=class_name(value))}
 
 
 __all__ = ["COST", "run"]

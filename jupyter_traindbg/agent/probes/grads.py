@@ -16,7 +16,8 @@ from ..dynamo import keep_out
 from ..objects import named_parameters
 from ..own_count import own_count
 from ..safepoint import PASS, STEP
-from ..tensors import shard, unreadable, values
+from ..saying import Said, Text, joined, said
+from ..tensors import NO_TORCH, shard, unreadable, values
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -46,7 +47,7 @@ def run(
     ranks read after the same one; where it does not come in time, after any.
     """
     if "torch" not in sys.modules:
-        return {"at": "", "safe_point": False, "grads": [], "note": "torch has not been imported in this process"}
+        return {"at": "", "safe_point": False, "grads": [], "note": NO_TORCH}
     keep_out()
     ends = time.monotonic() + deadline_s
     if first_nan < 0:
@@ -77,32 +78,39 @@ def run(
         out["optimizer_step"] = own_count(agent.recorder, out["after_step"])
     if where == STEP:
         own, ours = out["optimizer_step"], out["after_step"]
-        at = f"after step {ours} since the attach" if own is None else f"after optimizer step {own}"
+        since = said("after step {step} since the attach", step=ours)
+        at = since if own is None else said("after optimizer step {step}", step=own)
         out.update(at=at, safe_point=True, passes=None, scale=None)
     elif where == PASS:
-        out.update(at="at the end of a backward pass", safe_point=True)
+        out.update(at=said("at the end of a backward pass"), safe_point=True)
         _unscale(out)
     else:
         out.update(at=_why_not(agent, where is not None, left_s), safe_point=False, passes=None, scale=None)
-        out["note"] = "; ".join(filter(None, (out["note"], *_scaled(agent))))
+        out["note"] = joined([out["note"], *_scaled(agent)])
     if where and not out["grads"] and not out["note"]:
-        out["note"] = "no optimizer and no model with parameters was found"
+        out["note"] = said("no optimizer and no model with parameters was found")
     return out
 
 
-def _why_not(agent: Agent, was_read: bool, deadline_s: float) -> str:
+def _why_not(agent: Agent, was_read: bool, deadline_s: float) -> Said:
     since = agent.safepoints.since_last_step_s()
-    last = "no optimizer step was seen yet" if since is None else f"the last optimizer step was {since:.1f} s ago"
+    last = said("no optimizer step was seen yet")
+    if since is not None:
+        last = said("the last optimizer step was {since} s ago", since=f"{since:.1f}")
     if was_read:
-        return f"read straight away, not at a safe point: the process stands still ({last})"
-    return f"not read: neither a step nor the end of a backward pass came in {deadline_s:.1f} s, and the process is busy ({last})"
+        return said("read straight away, not at a safe point: the process stands still ({last})", last=last)
+    return said(
+        "not read: neither a step nor the end of a backward pass came in {deadline} s, and the process is busy ({last})",
+        deadline=f"{deadline_s:.1f}",
+        last=last,
+    )
 
 
-def _scaled(agent: Agent) -> List[str]:
+def _scaled(agent: Agent) -> List[Said]:
     """Between backward and optimizer step a GradScaler's factor is in the gradients, or is not any more."""
     factors = [getattr(s, "_init_scale", 1.0) for s in _scalers(agent)]
     scaled = any(f != 1.0 for f in factors)
-    return ["a GradScaler is in use: gradients may still contain its factor"] if scaled else []
+    return [said("a GradScaler is in use: gradients may still contain its factor")] if scaled else []
 
 
 def _scalers(agent: Agent) -> List[Any]:
@@ -128,7 +136,7 @@ def _unscale(out: Dict[str, Any]) -> None:
         out["total_norm"] /= scale
 
 
-def _read(named: List[Tuple[str, Any]], gradients: List[Any], notes: List[str], *, detail: bool) -> Dict[str, Any]:
+def _read(named: List[Tuple[str, Any]], gradients: List[Any], notes: List[Said], *, detail: bool) -> Dict[str, Any]:
     torch = sys.modules["torch"]
     began = time.perf_counter()
     detail = detail or _cheap(named)
@@ -140,8 +148,8 @@ def _read(named: List[Tuple[str, Any]], gradients: List[Any], notes: List[str], 
             _stat(name, p, d, norm, size, detail=detail) for (name, p), d, norm, size in zip(named, dense, norms, sizes)
         ]
     if any(hasattr(p, "_local_tensor") for _, p in named):
-        notes.append("sharded parameters (DTensor): the figures are of this rank's shards")
-    note = "; ".join(dict.fromkeys(notes))
+        notes.append(said("sharded parameters (DTensor): the figures are of this rank's shards"))
+    note = joined(dict.fromkeys(notes))
     return {"grads": grads, "total_norm": _total(grads), "note": note, "cost_s": time.perf_counter() - began}
 
 
@@ -151,7 +159,7 @@ def _cheap(named: List[Tuple[str, Any]]) -> bool:
     return len(named) * 6e-5 + elements * 4e-9 < 0.02
 
 
-def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
+def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[Said]]:
     """What the optimizers hold, in their order, then trainable parameters that no optimizer holds; and what must be said of them.
 
     Without an optimizer: the models' parameters, then what backward passes were seen to go to, with no name.
@@ -173,19 +181,19 @@ def _parameters(agent: Agent) -> Tuple[List[Tuple[str, Any]], List[str]]:
     by_hand = agent.safepoints.by_hand
     for p in by_hand.param_groups[0]["params"] if by_hand is not None else ():
         named.setdefault(id(p), ("", p))
-    notes = [f"{loose} trainable parameters are in no optimizer"] if loose and held else []
+    notes = [said("{count} trainable parameters are in no optimizer", count=loose)] if loose and held else []
     is_lazy = sys.modules["torch"].nn.parameter.is_lazy
     lazy = sum(1 for _, p in named.values() if is_lazy(p))
     if lazy:
-        notes.append(f"{lazy} parameters are lazy and not initialised yet")
+        notes.append(said("{count} parameters are lazy and not initialised yet", count=lazy))
     return [item for item in named.values() if not is_lazy(item[1])], notes
 
 
-def _values(parameter: Any, grad: Optional[Any], notes: List[str]) -> Optional[Any]:
+def _values(parameter: Any, grad: Optional[Any], notes: List[Said]) -> Optional[Any]:
     """The gradient's values as a dense tensor; None where there are none."""
-    why = unreadable(parameter) or (grad is not None and unreadable(grad))
+    why: Text = unreadable(parameter) or ("" if grad is None else unreadable(grad))
     if why:
-        notes.append(f"some parameters are {why}")
+        notes.append(said("some parameters are {why}", why=why))
         return None
     return None if grad is None else values(grad)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict
 from ..growth.hooks import HOOKS
 from ..growth.ledger import LEAST_STEPS
 from ..objects import walk
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -44,7 +45,7 @@ def run(
     told: Dict[str, Any] = {"looked": False, "note": "", "watched": None, "after": None}
     points = agent.safepoints
     if not points.active or "torch" not in sys.modules:
-        return {**told, "note": "no step came"}
+        return {**told, "note": said("no step came")}
     after = agent.ledger.settled()
     wanted = STEPS if always else LEAST_STEPS + 1
     by = min(ends, time.monotonic() + watch_s)
@@ -56,12 +57,15 @@ def run(
         _wait(agent, OPEN_STEPS, min(ends, time.monotonic() + watch_s), unless_slow=True, after=after)
     watched = told["watched"] = agent.ledger.report(after)
     if not watched["steps"] and points.since_last_step_s() is None:
-        return {**told, "watched": None, "note": "no step came"}
+        return {**told, "watched": None, "note": said("no step came")}
     grows = watched["host"] > 0 or watched["cuda"] > 0
     if watched["steps"] < LEAST_STEPS and not always and flat is None:
         return {
             **told,
-            "note": f"only {watched['steps']} steps came since memory was first asked for; ask again, or with --growth",
+            "note": said(
+                "only {steps} steps came since memory was first asked for; ask again, or with --growth",
+                steps=watched["steps"],
+            ),
         }
     if not (grows or always or _many_hooks(agent)):
         return told

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ..growth.looking import Look
 from ..growth.recorded import filling
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -39,7 +40,8 @@ def run(
     look = Look(at, lambda: points.steps)
     slow = (points.usual_step_s() or 0.0) > SLOW_S and not thorough
     if not look.run(1 if slow else apart, thorough=thorough):
-        return {"looked": False, "note": f"not looked at: the steps that it takes did not come in {deadline_s:.0f} s"}
+        late = said("not looked at: the steps that it takes did not come in {deadline} s", deadline=f"{deadline_s:.0f}")
+        return {"looked": False, "note": late}
     told = look.told()
     unexplained = grows and not told["held"] and not told["some_stay"]
     return {**told, "looked": True, "after": _unexplained(agent, look, ends) if unexplained else None}

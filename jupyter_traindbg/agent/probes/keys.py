@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Iterator, List, Tuple
 
 from ..objects import WRAPPERS, join
+from ..saying import said
+from ..tensors import NO_TORCH
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -15,9 +17,9 @@ COST = "2 us a tensor, plus one search for the objects (0.1 ms to 100 ms); nothi
 
 def run(agent: Agent) -> Dict[str, Any]:
     if "torch" not in sys.modules:
-        return {"models": [], "note": "torch has not been imported in this process"}
+        return {"models": [], "note": NO_TORCH}
     models = [{"class": type(m).__name__, "keys": _keys(m)} for m in agent.objects.find().models()]
-    return {"models": models, "note": "" if models else "no model was found"}
+    return {"models": models, "note": "" if models else said("no model was found")}
 
 
 def _keys(model: Any) -> List[List[Any]]:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from ..attributes import class_name, full_name
+from ..saying import said
 from ..tensors import extent, shard
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def run(agent: Agent, deadline_s: float = 10.0) -> Dict[str, Any]:
     where = agent.safepoints.run_safely(count, deadline_s) if agent.safepoints.active else _at_once(count)
     out["where"] = where
     if where is None:
-        out["note"] = f"not counted: no step came in {deadline_s:.1f} s, and the process is busy"
+        late = f"{deadline_s:.1f}"
+        out["note"] = said("not counted: no step came in {deadline} s, and the process is busy", deadline=late)
     return out
 
 
@@ -67,7 +69,9 @@ def _count() -> Dict[str, Any]:
         "types": _bounded(told, MOST_TYPES),
         "tensors": _alike(tensors, every) if tensors else [],
         "objects": total,
-        "note": f"of each {every} objects one was looked at: the counts are estimates" if every > 1 else "",
+        "note": said("of each {every} objects one was looked at: the counts are estimates", every=every)
+        if every > 1
+        else "",
     }
 
 

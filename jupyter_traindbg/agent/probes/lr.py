@@ -12,6 +12,8 @@ from ..next_lr import never_stepped, upcoming
 from ..own_count import latest_of_each
 from ..recorder import OPTIMIZER_STEP, STEP
 from ..runs import Turn
+from ..saying import said
+from ..tensors import NO_TORCH
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -24,7 +26,7 @@ def run(agent: Agent) -> Dict[str, Any]:
     """``lr`` and ``weight_decay`` of a group are what the schedule has set, ``effective_...`` what the next step uses
     (``scheduled`` is ``lr`` by another name)."""
     if "torch" not in sys.modules:
-        return {"optimizers": [], "note": "torch has not been imported in this process", "in_force": [], "log": []}
+        return {"optimizers": [], "note": NO_TORCH, "in_force": [], "log": []}
     objects = agent.objects.find()
     latest = latest_of_each(agent.recorder)
     turns = agent.recorder.turns()
@@ -48,15 +50,12 @@ def _optimizer(agent: Agent, optimizer: Any, turn: Optional[Turn]) -> Dict[str, 
     schedulers = agent.objects.schedulers(optimizer)
     names = [type(s).__name__ for s in schedulers]
     if len(schedulers) == 1 and turn is not None and turn.last > turn.first and never_stepped(schedulers[0], optimizer):
-        following: Any = f"{names[0]} has not been stepped so far"
+        following: Any = said("{scheduler} has not been stepped so far", scheduler=names[0])
     elif len(schedulers) == 1:
         following = upcoming(schedulers[0], optimizer, NEXT)
     else:
-        following = (
-            "no scheduler"
-            if not schedulers
-            else f"{len(schedulers)} schedulers act on one optimizer: {', '.join(names)}"
-        )
+        several = said("{count} schedulers act on one optimizer: {names}", count=len(names), names=", ".join(names))
+        following = several if schedulers else said("no scheduler")
     return {
         "optimizer": type(optimizer).__name__,
         "scheduler": " + ".join(names) or None,

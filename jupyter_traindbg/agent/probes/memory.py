@@ -10,7 +10,8 @@ from .. import cuda
 from ..objects import named_parameters, walk
 from ..recorder import FIELDS, OPTIMIZER_STEP, STEP
 from ..resident import status_bytes
-from ..tensors import add_bytes, within
+from ..saying import Text, said
+from ..tensors import NO_TORCH, add_bytes, within
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -35,7 +36,7 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
     """
     agent.keep_books()  # whoever asks for memory may ask next what grows
     sizes = {kind: {} for kind in ("parameters", "gradients", "optimizer", "buffers", "earlier")}  # type: Dict[str, Dict[str, int]]
-    note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else "torch has not been imported in this process"
+    note = _count(agent, sizes, deadline_s) if "torch" in sys.modules else NO_TORCH
     figures = _cuda()
     columns = [FIELDS.index(f) for f in ("time_s", "rss_bytes", "cuda_allocated_bytes")]
     began = agent.objects.run_began()
@@ -54,7 +55,7 @@ def run(agent: Agent, points: int = 400, deadline_s: float = 4.0) -> Dict[str, A
     }
 
 
-def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) -> str:
+def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) -> Text:
     """Fills in `sizes`; returns what has to be said of them."""
     objects = agent.objects.find()
     seen: Set[int] = set()
@@ -76,7 +77,9 @@ def _count(agent: Agent, sizes: Dict[str, Dict[str, int]], deadline_s: float) ->
     for optimizer in objects.leftovers():
         left = [p for g in optimizer.param_groups for p in g["params"]]
         add_bytes(sizes["earlier"], [*left, *within(dict(optimizer.state))], seen)
-    return "" if counted else f"gradients are not counted: no optimizer step came in {deadline_s:.1f} s"
+    if counted:
+        return ""
+    return said("gradients are not counted: no optimizer step came in {deadline} s", deadline=f"{deadline_s:.1f}")
 
 
 def _cuda() -> Dict[str, Dict[str, int]]:

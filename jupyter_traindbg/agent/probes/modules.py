@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 from ..first_nonfinite import COMPILED
 from ..module_times import ModuleTimes
 from ..objects import WRAPPERS, walk
+from ..saying import Text, joined, said
+from ..tensors import NO_TORCH
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -23,10 +25,10 @@ def run(agent: Agent, steps: int = STEPS, deadline_s: float = 8.0) -> Dict[str, 
     Where no step comes in time, or none is complete, ``steps`` is 0 and there are no times.
     """
     if "torch" not in sys.modules:
-        return {"modules": [], "steps": 0, "note": "torch has not been imported in this process"}
+        return {"modules": [], "steps": 0, "note": NO_TORCH}
     models = agent.objects.find().models()
     if not models:
-        return {"modules": [], "steps": 0, "note": "no model was found"}
+        return {"modules": [], "steps": 0, "note": said("no model was found")}
     watch = ModuleTimes(agent, steps)
     note = _watched(agent, watch, models, deadline_s)
     told = [
@@ -38,18 +40,18 @@ def run(agent: Agent, steps: int = STEPS, deadline_s: float = 8.0) -> Dict[str, 
     return {"modules": told, "steps": watch.steps, "note": note}
 
 
-def _watched(agent: Agent, watch: ModuleTimes, models: List[Any], deadline_s: float) -> str:
+def _watched(agent: Agent, watch: ModuleTimes, models: List[Any], deadline_s: float) -> Text:
     """Fills in `watch`; returns what has to be said of it."""
     ends = time.monotonic() + deadline_s
     try:
         armed = agent.safepoints.run(lambda: watch.arm(models), agent.safepoints.patience_s(deadline_s))
         if armed is None:
-            return "no times: no step came meanwhile"
+            return said("no times: no step came meanwhile")
         watch.finished.wait(max(0.0, ends - time.monotonic()))
     finally:
         watch.disarm()
-    notes = [] if watch.steps else [f"no times: no whole step passed in {deadline_s:.1f} s"]
-    return "; ".join([*notes, COMPILED] if watch.compiled else notes)
+    late = said("no times: no whole step passed in {deadline} s", deadline=f"{deadline_s:.1f}")
+    return joined(["" if watch.steps else late, COMPILED if watch.compiled else ""])
 
 
 def _module(number: int, name: str, module: Any, watch: ModuleTimes) -> Dict[str, Any]:

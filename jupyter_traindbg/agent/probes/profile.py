@@ -11,6 +11,8 @@ from .. import cuda
 from ..own_count import own_count
 from ..profiling import Profiling, claimed
 from ..recorder import FIELDS
+from ..saying import Text, said
+from ..tensors import NO_TORCH
 from ..timed_looks import TimedLooks
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def run(
     trace, packed by zlib, as base64; None where there is none, and ``note`` says why.
     """
     looks = TimedLooks(agent, MOST_LOOKS)
-    note = _why_not(agent) if steps else ""
+    note: Text = _why_not(agent) if steps else ""
     if steps and not note:
         profiling = Profiling(agent, steps)
         _record(agent, profiling, looks, least_s=least_s, window_s=window_s, after_step=after_step)
@@ -56,11 +58,11 @@ def run(
     }
 
 
-def _why_not(agent: Agent) -> str:
+def _why_not(agent: Agent) -> Text:
     if not agent.safepoints.active:
-        return "torch has not been imported in this process"
+        return NO_TORCH
     if agent.profiling is not None and not agent.profiling.over.is_set():
-        return "somebody else is recording steps of this process"
+        return said("somebody else is recording steps of this process")
     return claimed()
 
 
@@ -81,10 +83,10 @@ def _record(
 def _recorded(agent: Agent, profiling: Profiling) -> Dict[str, Any]:
     note, trace = profiling.note, None
     if profiling.first is None:
-        agent.profiling, note = None, note or "no step came meanwhile"
+        agent.profiling, note = None, note or said("no step came meanwhile")
     elif not profiling.over.is_set():
         profiling.forget()
-        note = "the recorded steps were not over in time; the profiler comes out at the end of the step under way"
+        note = said("the recorded steps were not over in time; the profiler comes out at the end of the step under way")
     else:
         trace, why = _written(agent, profiling)
         note = note or why
@@ -106,19 +108,23 @@ def _recorded(agent: Agent, profiling: Profiling) -> Dict[str, Any]:
     }
 
 
-def _written(agent: Agent, profiling: Profiling) -> Tuple[Optional[str], str]:
+def _written(agent: Agent, profiling: Profiling) -> Tuple[Optional[str], Text]:
     """The trace, packed, or why there is none."""
     path = os.path.join(agent.directory, "trace.json")
     try:
         if not profiling.write(path):
-            return None, "no whole step was recorded"
+            return None, said("no whole step was recorded")
         size = os.path.getsize(path)
         if size > MOST_BYTES:
-            return None, f"the trace has {size / 1e6:.0f} MB, too much for a viewer: record fewer steps"
+            return None, said(
+                "the trace has {mb} MB, too much for a viewer: record fewer steps", mb=f"{size / 1e6:.0f}"
+            )
         with open(path, "rb") as f:
             return base64.b64encode(zlib.compress(f.read(), 1)).decode(), ""
     except OSError as e:
-        return None, f"the trace could not be written to {agent.directory}: {e.strerror}"
+        return None, said(
+            "the trace could not be written to {place}: {why}", place=agent.directory, why=e.strerror or str(e)
+        )
     finally:
         if os.path.exists(path):
             os.unlink(path)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
 from .. import cuda, reachable
 from ..recorder import FIELDS
+from ..saying import Text, said
 from ..steppers import is_step, stepping
+from ..tensors import NO_TORCH
 from ..training_thread import training_thread
 
 if TYPE_CHECKING:
@@ -120,10 +122,12 @@ def _codes(frame: Optional[FrameType]) -> Iterator[CodeType]:
         frame = frame.f_back
 
 
-def _why_none(agent: Agent) -> str:
+def _why_none(agent: Agent) -> Text:
     if not agent.safepoints.active:
-        return "torch has not been imported in this process"
+        return NO_TORCH
     graph = getattr(sys.modules.get("torch.cuda.graphs"), "CUDAGraph", None)
     if graph is None or not cuda.in_use() or not reachable.from_gc([graph]):
         return ""
-    return "CUDA graphs are in use: a step that is replayed from one does not pass through optimizer.step(), and is not seen"
+    return said(
+        "CUDA graphs are in use: a step that is replayed from one does not pass through optimizer.step(), and is not seen"
+    )

@@ -14,6 +14,7 @@ from played_ranks import GOING, NOT_YET, STILL, SURVEY, Cast, Played, did
 
 from jupyter_traindbg.actions import checkpoint
 from jupyter_traindbg.actions.checkpoint import save
+from jupyter_traindbg.agent.saying import packed, said
 from jupyter_traindbg.attach.base import Link
 from jupyter_traindbg.errors import (
     ActionRefused,
@@ -151,7 +152,7 @@ def test_an_agent_that_has_just_come_in_waits_for_a_first_step(cast: Cast, tmp_p
 
 def test_where_no_step_comes_the_job_counts_as_hung_and_the_result_is_not_exact(cast: Cast, tmp_path: Path) -> None:
     unseen = {"since_last_step_s": None, "usual_step_s": None, "boundary": None, "marks": []}
-    links = cast(1, survey=unseen, take={"where": "as found", "notes": ["came late"]})
+    links = cast(1, survey=unseen, take={"where": "as found", "notes": [packed(said("came late"))]})
     result = save(links, str(tmp_path / "ck"), timeout=1.0)
     assert (result.taken, result.exact) == ("hung", False)
     assert [f.code for f in result.findings] == ["checkpoint_not_exact"]
@@ -160,7 +161,9 @@ def test_where_no_step_comes_the_job_counts_as_hung_and_the_result_is_not_exact(
 
 
 def test_what_a_rank_is_in_doubt_of_is_told(cast: Cast, tmp_path: Path) -> None:
-    result = save(cast(2, survey=STILL, take={"notes": ["its batch norms are ahead"]}), str(tmp_path / "ck"))
+    result = save(
+        cast(2, survey=STILL, take={"notes": [packed(said("its batch norms are ahead"))]}), str(tmp_path / "ck")
+    )
     assert list(result.inexact) == ["ranks 0, 1: its batch norms are ahead"]
     assert [f.code for f in result.findings] == ["checkpoint_not_exact"]
 

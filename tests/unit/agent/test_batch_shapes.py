@@ -96,7 +96,7 @@ def test_a_loader_that_gives_nothing_is_told_all_the_same(agent: Agent) -> None:
     job.step()
     answer = agent.call("batch_shapes", {"deadline_s": 0.2})
     assert answer["batches"] == []
-    assert answer["note"].startswith("no batch was taken in ")
+    assert str(answer["note"]).startswith("no batch was taken in ")
     assert {"dataset": "Numbers", "batch_size": 5}.items() <= answer["loaders"][0].items()
     assert agent.recorder.fetched == []
 

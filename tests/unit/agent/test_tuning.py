@@ -256,7 +256,7 @@ def test_an_optimizer_that_is_given_up_is_not_kept(agent: Agent) -> None:
     del job
     gc.collect()
     assert gone() is None
-    notes = [r["note"] for r in agent.tuning.report()["in_force"]]
+    notes = [str(r["note"]) for r in agent.tuning.report()["in_force"]]
     assert sorted(set(notes)) == ["", "its optimizer is gone: it goes over to the SGD that takes its place"]
     for _ in range(WAIT_STEPS + 2):
         other.step()

@@ -16,6 +16,7 @@ from torch import nn
 from jupyter_traindbg.agent.checkpoint import collect
 from jupyter_traindbg.agent.core import Agent
 from jupyter_traindbg.agent.recorder import OPTIMIZER_STEP
+from jupyter_traindbg.agent.saying import unpacked
 
 OPTIMIZERS = sorted(
     (cls for cls in vars(torch.optim).values() if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)),
@@ -156,7 +157,7 @@ def test_the_users_own_code_is_not_called_and_what_is_missing_is_said(client: Cl
     optimizer.param_groups[0]["callback"] = print
     model(torch.randn(2, 3)).sum().backward()
     optimizer.step()
-    notes = client.ask("survey")["notes"]
+    notes = [str(unpacked(note)) for note in client.ask("survey")["notes"]]
     assert [n for n in notes if "extra state of 0 (WithWaysOfItsOwn)" in n]
     assert [n for n in notes if "its own way to make a state_dict()" in n]
     assert [n for n in notes if n.startswith("later is not in the checkpoint: it is on the meta device")]

@@ -151,5 +151,5 @@ def test_what_dead_writers_left_is_removed_after_an_hour(tmp_path: Path) -> None
 
 def test_words_for_other_errors(tmp_path: Path) -> None:
     quota = files.space_words(str(tmp_path), OSError(errno.EDQUOT, "quota"), 10)
-    assert quota.startswith("the disk quota is used up on")
+    assert str(quota).startswith("the disk quota is used up on")
     assert "input/output error" in files.space_words("/x/f", OSError(errno.EIO, "Input/output error"), 10)

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from jupyter_traindbg.agent.checkpoint import arena
 from jupyter_traindbg.agent.checkpoint.collect import Found
 from jupyter_traindbg.agent.checkpoint.others import MOST_VALUES, SAVED_AS
+from jupyter_traindbg.agent.saying import unpacked
 
 
 class Counter:
@@ -95,7 +96,8 @@ def saved(client: Client) -> tuple[dict[str, Any], list[str]]:
     told = client.save()
     described = torch.load(client.directory / "training.pt", weights_only=True)["others"]
     files = {other["name"]: torch.load(client.directory / other["file"], weights_only=True) for other in described}
-    return files, [note for note in told["notes"] if note.startswith("left out") or "kept as" in note]
+    notes = [str(unpacked(note)) for note in told["notes"]]
+    return files, [note for note in notes if note.startswith("left out") or "kept as" in note]
 
 
 def test_they_are_called_by_their_variables(client: Client) -> None:
@@ -146,7 +148,7 @@ def test_what_is_not_saved_is_named(client: Client) -> None:
     assert files["arrays"] == {"seen": [[0.0, 0.0, 0.0], [1]]}
     assert [note for note in notes if note.startswith("left out: the state of unknown (Unknown)")]
     assert [note for note in notes if "the state of large (Counter)" in note and "more than 50,000 values" in note]
-    assert "arrays (Counter) holds a ndarray, a set: kept as a plain list or dict" in notes
+    assert "arrays (Counter) holds containers of its own (ndarray, set): kept as plain lists or dicts" in notes
 
 
 def test_a_scheduler_of_another_library_is_one(client: Client) -> None:
@@ -178,7 +180,8 @@ def test_where_memory_is_short_model_and_optimizer_come_first(client: Client, mo
             optimizer.step()
 
     told = client.save(step)
-    assert [note for note in told["notes"] if note.startswith("left out: teacher (Linear): a snapshot needs 0.01 GB")]
+    notes = [str(unpacked(note)) for note in told["notes"]]
+    assert [note for note in notes if note.startswith("left out: teacher (Linear): a snapshot needs 0.01 GB")]
     assert not (client.directory / "other.pt").exists()
     assert (client.directory / "model.pt").exists()
 

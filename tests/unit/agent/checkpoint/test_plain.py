@@ -12,6 +12,7 @@ import torch
 from cases import each
 
 from jupyter_traindbg.agent.checkpoint.plain import LEFT_OUT, plain
+from jupyter_traindbg.agent.saying import Said
 
 Pair = namedtuple("Pair", "a b")
 
@@ -57,7 +58,7 @@ class ShoutingDict(dict):  # type: ignore[type-arg]
     ids=str,
 )
 def test_known_kinds(value: Any, expected: Any) -> None:
-    notes: list[str] = []
+    notes: list[Said] = []
     converted = plain(value, "it", notes.append)
     assert converted == expected
     assert type(converted) is type(expected)
@@ -70,10 +71,10 @@ def test_tensors_stay_themselves() -> None:
 
 
 def test_what_has_no_plain_form_is_left_out_by_name_and_never_shown() -> None:
-    notes: list[str] = []
+    notes: list[Said] = []
     value = {"a": 1, "b": Hostile(), "c": [1, Hostile(), 3], "d": lambda: 0, "e": torch.float32, 1j: 2}
     assert plain(value, "state", notes.append) == {"a": 1, "c": [1, None, 3]}
-    assert [n.split(" is left out")[0] for n in notes] == [
+    assert [str(n).split(" is left out")[0] for n in notes] == [
         "state.b",
         "state.c[1]",
         "state.d",
@@ -90,7 +91,7 @@ def test_a_subclass_of_dict_is_read_without_its_own_methods() -> None:
 def test_what_contains_itself_ends() -> None:
     endless: dict[str, Any] = {"x": 1}
     endless["self"] = endless
-    notes: list[str] = []
+    notes: list[Said] = []
     assert plain(endless, "it", notes.append) == {"x": 1}
     assert "contains itself" in notes[0]
     shared = [1]

@@ -21,6 +21,7 @@ from small_trainings import Training
 
 from jupyter_traindbg.agent.checkpoint import active, arena, writing
 from jupyter_traindbg.agent.refused import Refused
+from jupyter_traindbg.agent.saying import packed, said
 from jupyter_traindbg.checkpoints import manifest as manifests
 
 
@@ -58,7 +59,7 @@ def test_a_manifest_that_the_reader_takes(client: Client, training: Training) ->
     client.begin()
     taken = client.stage("take", directory=str(client.directory))
     progress = client.written()
-    client.commit(progress, exact=True, notes=["said by the client"])
+    client.commit(progress, exact=True, notes=[packed(said("said by the client"))])
     read = manifests.read(client.directory)
     assert read.sealed
     assert (read.kind, read.world_size, read.ranks, read.step, read.taken) == ("replicated", 1, (0,), 1, "hung")
