@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .. import evidence
 from ..attach.base import Link, ask_all, ask_each, identified, whole_job
 from ..errors import ActionRefused, TraindbgError, UsageError
-from ..language import text
+from ..language import later, text
 from ..model import Changed, Finding, GroupChange, InForce, NotAvailable, RankChange, Silent, Subject, rank_subjects
 from .agreement import RankOutcome, agree, missing_ranks, require_all
 
@@ -29,7 +29,7 @@ STILL_S, SLOWER_THAN_USUAL = 2.0, 5.0
 """A process whose last step is longer ago than this may stand still; its agent then looks whether it does."""
 AS_MUCH_AS_A_STEP_S = 0.5
 
-NO_STEP = NotAvailable("no step yet")
+NO_STEP = later("no step yet")
 
 State = Literal["verified", "differs", "in force", "armed"]
 Change = dict[str, Any]
@@ -193,8 +193,8 @@ def _at_once(link: Link, wanted: Change, ends: float) -> RankChange | None:
     except ActionRefused:
         return None  # it computes, or the change makes no sense: the ordinary way does or says what is to be
     rows = evidence.group_changes(told["rows"])
-    why = "the job stands still: it takes effect at the next step"
-    return RankChange(link.rank, link.pid, "armed", told["step"] - 1, NO_STEP, rows, why)
+    why = text("the job stands still: it takes effect at the next step")
+    return RankChange(link.rank, link.pid, "armed", told["step"] - 1, NotAvailable(text(NO_STEP)), rows, why)
 
 
 def end_all(links: list[Link], timeout: float, *, force: bool = False) -> tuple[list[InForce], str]:
@@ -266,21 +266,22 @@ def _named(optimizers: Sequence[tuple[int, str]]) -> str:
 def _rank(link: Link, outcome: RankOutcome, wait_s: float) -> RankChange:
     rows = evidence.group_changes(outcome.value if outcome.done else outcome.prepared["rows"])
     if not outcome.done or outcome.at_step is None:
-        after = outcome.after_step or NotAvailable("the next step, whenever it comes")
-        why = "it takes effect at the next step, and none came in this time"
-        return RankChange(link.rank, link.pid, "armed", after, NO_STEP, rows, why)
+        after = outcome.after_step or NotAvailable(text("the next step, whenever it comes"))
+        why = text("it takes effect at the next step, and none came in this time")
+        return RankChange(link.rank, link.pid, "armed", after, NotAvailable(text(NO_STEP)), rows, why)
     optimizers = {row.optimizer for row in rows}
     first: dict[int, Mapping[str, Any]] = {}
     for first in _first_steps(link, outcome.at_step, wait_s):
         if optimizers <= first.keys() or len(optimizers) == len(first) == 1:
             break
     else:
-        note = "the first step under it has not come yet"
-        return RankChange(link.rank, link.pid, "in force", outcome.at_step, NO_STEP, rows, note)
+        note = text("the first step under it has not come yet")
+        none = NotAvailable(text(NO_STEP))
+        return RankChange(link.rank, link.pid, "in force", outcome.at_step, none, rows, note)
     if len(optimizers) == len(first) == 1:
         first = dict.fromkeys(optimizers, next(iter(first.values())))
     own = next(iter(first.values()))["optimizer_step"] if len(first) == 1 else None
-    count = NotAvailable("the optimizer keeps no count, or there are several") if own is None else own
+    count = NotAvailable(text("the optimizer keeps no count, or there are several")) if own is None else own
     state, note = _compare(rows, first)
     return RankChange(link.rank, link.pid, state, outcome.at_step, count, rows, note)
 
@@ -306,23 +307,31 @@ def _compare(rows: Sequence[GroupChange], first: Mapping[int, Mapping[str, Any]]
             continue
         used = first[row.optimizer]["lr"][row.group]
         if used is None:
-            notes.append("the learning rate lies on a GPU and was not read")
+            notes.append(text("the learning rate lies on a GPU and was not read"))
         elif math.isclose(used, after, rel_tol=SAME, abs_tol=0.0):
             checked = True
         elif row.action.startswith("hold") or used == row.before:
-            wrong.append(f"group {row.group} of {row.optimizer_class} used {used:g} and not {after:g}")
+            wrong.append(
+                text(
+                    "group {group} of {optimizer} used {used:g} and not {after:g}",
+                    group=row.group,
+                    optimizer=row.optimizer_class,
+                    used=used,
+                    after=after,
+                )
+            )
         else:
-            notes.append(f"the schedule has moved on: group {row.group} used {used:g}")
+            notes.append(text("the schedule has moved on: group {group} used {used:g}", group=row.group, used=used))
     if wrong:
-        return "differs", "; ".join(wrong)
-    return ("verified" if checked and not notes else "in force"), "; ".join(dict.fromkeys(notes))
+        return "differs", text("; ").join(wrong)
+    return ("verified" if checked and not notes else "in force"), text("; ").join(dict.fromkeys(notes))
 
 
 def _how_to_undo(wanted: Change) -> str:
     if wanted["mode"] in ("undo", "release"):
         return ""
     verb = {LR: "lr", WEIGHT_DECAY: "weight_decay", CLIP_NORM: "clip"}[wanted["setting"]]
-    return f"`%{verb} --undo`; with --release, as the training's code has it"
+    return text("{undo}; with --release, as the training's code has it", undo=f"`%{verb} --undo`")
 
 
 def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator[Finding]:
@@ -333,7 +342,7 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
             "critical",
             text("the first step under the change did not use what was asked for"),
             who=rank_subjects(rank.rank for rank in wrong),
-            evidence=[f"rank {rank.rank}: {rank.note}" for rank in wrong],
+            evidence=[text("rank {rank}: {note}", rank=rank.rank, note=rank.note) for rank in wrong],
             cause=text("the training's own code sets the learning rate inside the step, or right before it"),
             next_steps=[text("`%lr --release` gives it back to the schedule")],
             confidence="high",
@@ -345,7 +354,9 @@ def _findings(ranks: Sequence[RankChange], silent: Sequence[Silent]) -> Iterator
             "critical",
             text("the ranks did not change at the same step"),
             who=rank_subjects(stepped),
-            evidence=[f"rank {rank}: first step under it {step}" for rank, step in stepped.items()],
+            evidence=[
+                text("rank {rank}: first step under it {step}", rank=rank, step=step) for rank, step in stepped.items()
+            ],
             cause=text("their steps were told to be the same by count, and are not"),
             next_steps=[text("stop the job and start it from its last checkpoint")],
         )

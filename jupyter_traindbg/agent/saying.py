@@ -1,5 +1,5 @@
 """What the agent says to people. It does not know who reads it: a `Said` travels as its English message and the values in it, and whoever
-asked puts it into their language (`attach.heard`). Where nobody translates, as on a disk, it is its English.
+asked puts it into their language (`spoken.heard`). Where nobody translates, as on a disk, it is its English.
 
 What stays plain text is no sentence of ours: names, a class of errors with its own words, and notes on failures of the agent itself.
 """

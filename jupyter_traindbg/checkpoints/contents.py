@@ -258,16 +258,16 @@ def _add(contents: Contents, loaded: Loaded, role: str, where: str, value: Any) 
     section = Section(role, where, keys_of(tensors_in(value)))
     contents.sections.append(section)
     if role == "optimizer":
-        contents.tell_step(_optimizer_step(value, loaded), f"the optimizer's own count ({where})")
+        contents.tell_step(_optimizer_step(value, loaded), text("the optimizer's own count ({where})", where=where))
 
 
 def _whole_model(contents: Contents, value: Opaque, where: str, role: str = "model") -> None:
     """A pickled object. If it is a module, its tensors under the names that its state_dict() would have."""
-    section = Section(role, where, keys_of(_module_tensors(value)), f"a pickled {value.of.path}")
+    section = Section(role, where, keys_of(_module_tensors(value)), text("a pickled {what}", what=value.of.path))
     if section.tensors:
         contents.sections.append(section)
     else:
-        contents.notes.append(f"{where} is a pickled {value.of.path}: not looked into")
+        contents.notes.append(text("{where} is a pickled {what}: not looked into", where=where, what=value.of.path))
 
 
 def _module_tensors(module: Opaque) -> Iterator[tuple[tuple[str, ...], TensorEntry]]:

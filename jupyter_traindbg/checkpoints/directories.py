@@ -85,7 +85,7 @@ def _indexed_and_plain(directory: Path, contents: Contents) -> None:
             left_out[pattern] = left_out.get(pattern, 0) + 1
             continue
         _one_file(file, contents)
-    contents.notes += [f"{n} more files like {pattern} were not read" for pattern, n in left_out.items()]
+    contents.notes += [text("{n} more files like {pattern} were not read", n=n, pattern=p) for p, n in left_out.items()]
 
 
 def _candidates(directory: Path) -> list[Path]:
@@ -174,10 +174,10 @@ def _trainer_state(directory: Path, contents: Contents) -> None:
     if file.is_file():
         state = _json(file, contents)
         contents.step = None  # the Trainer's own count is the one it resumes from
-        contents.tell_step(state.get("global_step"), "global_step in trainer_state.json")
+        contents.tell_step(state.get("global_step"), text("global_step in trainer_state.json"))
         if contents.step is not None:
             contents.sections.append(
-                Section("loader", file.name, note="the Trainer skips the batches that it has counted")
+                Section("loader", file.name, note=text("the Trainer skips the batches that it has counted"))
             )
         for name in ("epoch", "max_steps", "best_metric"):
             if isinstance(state.get(name), (int, float)):
@@ -234,6 +234,6 @@ def _ours(directory: Path, contents: Contents) -> None:
     contents.values |= {"taken": about.taken, "ranks": str(len(about.ranks)), "world size": str(about.world_size)}
     contents.notes += about.notes
     if about.mixed:
-        contents.notes.append("its ranks were at different optimizer steps")
+        contents.notes.append(text("its ranks were at different optimizer steps"))
     if not about.schedulers:
         contents.without.append("scheduler")

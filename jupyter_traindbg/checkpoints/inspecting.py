@@ -44,7 +44,7 @@ def inspected(contents: Contents) -> Inspected:
         step_from=contents.step_from,
         keys=tuple(contents.keys()),
         parts=tuple(sorted(parts, key=lambda p: NEEDED.index(p.role) if p.role in NEEDED else len(NEEDED))),
-        weights_only=not contents.classes if known else NA("it is not a file for torch.load"),
+        weights_only=not contents.classes if known else NA(text("it is not a file for torch.load")),
         classes=tuple(contents.classes or ()),
         values=dict(contents.values),
         notes=tuple(contents.notes),
@@ -57,8 +57,8 @@ def _no_step(contents: Contents) -> str:
     if contents.no_step:
         return contents.no_step
     if contents.has("optimizer"):
-        return "its optimizer keeps no count of its steps (SGD keeps none), and nothing else in it tells the step"
-    return "it holds no optimizer, and nothing else in it tells the step"
+        return text("its optimizer keeps no count of its steps (SGD keeps none), and nothing else in it tells the step")
+    return text("it holds no optimizer, and nothing else in it tells the step")
 
 
 def _absent(role: str, contents: Contents) -> str:

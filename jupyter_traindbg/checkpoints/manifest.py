@@ -87,9 +87,9 @@ class Manifest:
 
 def no_step(about: Manifest) -> str:
     """Why a checkpoint of ours has no step, and what is known in place of it."""
-    why = "its optimizers keep no count of their steps"
+    why = text("its optimizers keep no count of their steps")
     seen = [StepNumber(step, None) for step in about.since_attach.values()]
-    return f"{why}; it was taken after {step_words(*seen)}" if seen else why
+    return text("{why}; it was taken after {step}", why=why, step=step_words(*seen)) if seen else why
 
 
 def is_ours(directory: Path) -> bool:

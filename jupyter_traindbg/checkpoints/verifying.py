@@ -69,8 +69,8 @@ def _checked(path: Path, found: Manifest) -> list[CheckedFile]:
 
 def _unreadable(path: Path, error: BadCheckpoint, taken_s: float) -> Verified:
     size = (path / manifest.NAME).stat().st_size
-    own = CheckedFile(manifest.NAME, "damaged", NA("it is not readable"), size, None, error.cause)
-    missing = NA("its manifest is damaged")
+    own = CheckedFile(manifest.NAME, "damaged", NA(text("it is not readable")), size, None, error.cause)
+    missing = NA(text("its manifest is damaged"))
     return Verified(str(path), "", missing, (own,), size, taken_s, (), tuple(_findings([own], None)))
 
 
@@ -79,14 +79,21 @@ def _unreadable(path: Path, error: BadCheckpoint, taken_s: float) -> Verified:
 
 def _check(directory: Path, name: str, written: Written, tell: Callable[[int], object]) -> CheckedFile:
     if not _is_plain(name):
-        return CheckedFile(name, "unreadable", written.bytes, NA("its name leads out of the directory"), written.rank)
+        return CheckedFile(
+            name, "unreadable", written.bytes, NA(text("its name leads out of the directory")), written.rank
+        )
     state, size, note = "good", 0, ""
     try:
         about = os.lstat(directory / name)
         size = about.st_size
         if not stat.S_ISREG(about.st_mode):
             return CheckedFile(
-                name, "unreadable", written.bytes, NA("it is no regular file"), written.rank, "it is a link or a device"
+                name,
+                "unreadable",
+                written.bytes,
+                NA(text("it is no regular file")),
+                written.rank,
+                text("it is a link or a device"),
             )
         digest, _ = _digest(directory / name, tell)
         if size != written.bytes:
@@ -94,7 +101,7 @@ def _check(directory: Path, name: str, written: Written, tell: Callable[[int], o
         elif digest != written.sha256:
             state = "damaged"
     except FileNotFoundError:
-        return CheckedFile(name, "missing", written.bytes, NA("it is not there"), written.rank)
+        return CheckedFile(name, "missing", written.bytes, NA(text("it is not there")), written.rank)
     except OSError as e:
         return CheckedFile(
             name, "unreadable", written.bytes, NA(e.strerror or str(e)), written.rank, e.strerror or str(e)
@@ -125,7 +132,7 @@ def _extra(directory: Path, found: Manifest) -> list[CheckedFile]:
             file = Path(folder, name)
             relative = file.relative_to(directory).as_posix()
             if relative not in known:
-                extra.append(CheckedFile(relative, "extra", NA("it is not in the manifest"), _size(file)))
+                extra.append(CheckedFile(relative, "extra", NA(text("it is not in the manifest")), _size(file)))
     return sorted(extra, key=lambda f: f.name)
 
 

@@ -13,7 +13,6 @@ import importlib.util
 import json
 import logging
 import os
-import re
 import select
 import signal
 import subprocess
@@ -24,10 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from jupyter_traindbg.language import later, text
 from jupyter_traindbg.model import NA, Device, DeviceProcess, GpuReport, NotAvailable, Problem, Xid, available
 from jupyter_traindbg.verbose import milliseconds
 
-__all__ = ["cuda_indices", "report"]
+from .cuda_order import cuda_indices
+
+__all__ = ["report"]
 
 log = logging.getLogger(__name__)
 
@@ -41,23 +43,30 @@ NOT_SUPPORTED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, NO_PERMISSION, VERSION_MISM
 FAULTS: dict[int, Literal["lost", "reset required"]] = {15: "lost", 16: "reset required"}
 
 START_PROBLEMS = {
-    LIBRARY_NOT_FOUND: Problem(
-        "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
-        "if it should have GPUs, install the driver, or start the container with `--gpus all`",
+    LIBRARY_NOT_FOUND: (
+        later("no NVIDIA driver library (libnvidia-ml.so.1) on this machine"),
+        later("if it should have GPUs, install the driver, or start the container with `--gpus all`"),
     ),
-    DRIVER_NOT_LOADED: Problem(
-        "the NVIDIA library is here but the kernel driver is not loaded",
-        "`sudo modprobe nvidia`, and `sudo dmesg | grep NVRM` says why where that fails",
+    DRIVER_NOT_LOADED: (
+        later("the NVIDIA library is here but the kernel driver is not loaded"),
+        later("`sudo modprobe nvidia`, and `sudo dmesg | grep NVRM` says why where that fails"),
     ),
-    VERSION_MISMATCH: Problem(
-        "the NVIDIA library and the loaded kernel driver are of different versions (the driver was updated under a running system), "
-        "so no new process can use the GPUs",
-        "reboot, or stop all GPU processes and reload the driver "
-        "(`sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`)",
+    VERSION_MISMATCH: (
+        later(
+            "the NVIDIA library and the loaded kernel driver are of different versions (the driver was updated under a running "
+            "system), so no new process can use the GPUs"
+        ),
+        later(
+            "reboot, or stop all GPU processes and reload the driver "
+            "(`sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`)"
+        ),
     ),
-    NO_PERMISSION: Problem("the NVIDIA driver refuses this user", "check who may open it (`ls -l /dev/nvidia*`)"),
+    NO_PERMISSION: (
+        later("the NVIDIA driver refuses this user"),
+        later("check who may open it (`ls -l /dev/nvidia*`)"),
+    ),
 }
-SICK = "see `sudo dmesg | grep -E 'NVRM|Xid'`; where it stays so, only a GPU reset or a reboot helps"
+SICK = later("see `sudo dmesg | grep -E 'NVRM|Xid'`; where it stays so, only a GPU reset or a reboot helps")
 
 SLOWDOWNS = {
     0x004: "power cap",
@@ -70,6 +79,7 @@ SLOWDOWNS = {
 }
 """NVML's clock event bits that mean "slower than asked"; idle, user-set, synchronised and display clocks do not."""
 
+START = later("its start")
 MIG_FIELDS = ("uuid", "name", "memory", "compute_processes", "graphics_processes")
 
 
@@ -127,9 +137,14 @@ class _Helper(subprocess.Popen[bytes]):
 
     def problem(self) -> Problem:
         return Problem(
-            f"the NVIDIA driver does not answer: a helper (pid {self.pid}) has been stuck in {self.call} for "
-            f"{time.monotonic() - self.since:.0f} s and cannot be killed, so no other was started",
-            SICK,
+            text(
+                "the NVIDIA driver does not answer: a helper (pid {pid}) has been stuck in {call} for {for_s:.0f} s and cannot be "
+                "killed, so no other was started",
+                pid=self.pid,
+                call=self.call,
+                for_s=time.monotonic() - self.since,
+            ),
+            text(SICK),
         )
 
 
@@ -153,7 +168,7 @@ class _Reading:
         """One line of the helper's (the protocol is in `nvml_helper`)."""
         kind, *words = json.loads(line)
         if kind == "call":
-            self.call = words[0] + (f" on GPU {words[1]}" if words[1] else "")
+            self.call = text("{call} on GPU {gpu}", call=words[0], gpu=words[1]) if words[1] else words[0]
         elif kind == "is":
             self.facts[words[0], words[1]] = words[2]
         elif kind == "not":
@@ -174,20 +189,22 @@ class _Reading:
         if (device, name) in self.refused:
             reason, code = self.refused[device, name]
             mig = code == NOT_SUPPORTED and (device, "mig") in self.facts
-            return NA("NVML does not give it while MIG is on" if mig else f"NVML: {reason}")
+            return NA(text("NVML does not give it while MIG is on") if mig else f"NVML: {reason}")
         if fault := self.fault(device):
-            return NA("the GPU is lost" if fault == "lost" else "the GPU must be reset")
+            return NA(text("the GPU is lost") if fault == "lost" else text("the GPU must be reset"))
         if "/" in device and name not in MIG_FIELDS:
-            return NA("NVML does not give it for a MIG instance")
-        cause = self.problem.cause if self.problem is not None else "NVML did not say"
-        return NA(f"not read: {cause}")
+            return NA(text("NVML does not give it for a MIG instance"))
+        cause = self.problem.cause if self.problem is not None else text("NVML did not say")
+        return NA(text("not read: {why}", why=cause))
 
 
 def _read(reading: _Reading, started: float, deadline_s: float) -> None:
     """Run the helper, and leave in `reading` what it said and what went wrong."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
-        reading.problem = Problem("the Python package nvidia-ml-py is not installed here", "`pip install nvidia-ml-py`")
+        reading.problem = Problem(
+            text("the Python package nvidia-ml-py is not installed here"), "`pip install nvidia-ml-py`"
+        )
         return
     site_directory = os.path.dirname(
         spec.origin if spec.submodule_search_locations is None else os.path.dirname(spec.origin)
@@ -204,8 +221,8 @@ def _read(reading: _Reading, started: float, deadline_s: float) -> None:
         )
     except OSError as error:
         reading.problem = Problem(
-            f"no helper process could be started: {error}",
-            f"check {sys.executable!r} and the process limit (`ulimit -u`)",
+            text("no helper process could be started: {why}", why=error),
+            text("check {python!r} and the process limit (`ulimit -u`)", python=sys.executable),
         )
         return
     quiet_s = min(max(QUIET_S, deadline_s / 5), deadline_s / 2)
@@ -255,35 +272,50 @@ def _judge(helper: _Helper, reading: _Reading, silent_s: float | None, quiet_s: 
         reading.problem = _refusal(reading)
     elif silent_s is None:
         status = helper.returncode
-        ending = signal.strsignal(-status) if status is not None and status < 0 else f"exit status {status}"
-        where = reading.call or "its start"
+        ending = (
+            signal.strsignal(-status)
+            if status is not None and status < 0
+            else text("exit status {status}", status=status)
+        )
+        where = reading.call or text(START)
         reading.problem = Problem(
-            f"the NVML helper failed in {where} ({reading.crash or ending})", "see whether `nvidia-smi` works"
+            text("the NVML helper failed in {where} ({how})", where=where, how=reading.crash or ending),
+            text("see whether `nvidia-smi` works"),
         )
     elif reading.call is None:
         reading.problem = Problem(
-            f"the NVML helper did not start in {silent_s:.1f} s", "try a longer --timeout, this machine is busy"
+            text("the NVML helper did not start in {silent_s:.1f} s", silent_s=silent_s),
+            text("try a longer --timeout, this machine is busy"),
         )
     elif silent_s >= quiet_s:
         reading.hung_call = reading.call
-        asleep = " (the asking process is in uninterruptible sleep)" if state == "D" else ""
-        silence = f"no reply to {reading.call} in {silent_s:.1f} s{asleep}"
-        reading.problem = Problem(f"the NVIDIA driver does not answer: {silence}", SICK)
+        silent = later("the NVIDIA driver does not answer: no reply to {call} in {silent_s:.1f} s")
+        if state == "D":
+            silent = later(
+                "the NVIDIA driver does not answer: no reply to {call} in {silent_s:.1f} s (the asking process is in uninterruptible "
+                "sleep)"
+            )
+        reading.problem = Problem(text(silent, call=reading.call, silent_s=silent_s), text(SICK))
     else:
-        reading.problem = Problem(f"the NVIDIA driver is slow: time was up in {reading.call}", "try a longer --timeout")
+        slow = text("the NVIDIA driver is slow: time was up in {call}", call=reading.call)
+        reading.problem = Problem(slow, text("try a longer --timeout"))
 
 
 def _refusal(reading: _Reading) -> Problem | None:
     """Why a helper that came to its end has no devices; None where it has."""
     if ("", "init") in reading.refused:
         reason, code = reading.refused["", "init"]
-        unknown = Problem(f"NVML could not start: {reason} (error {code})", f"run `nvidia-smi`, and {SICK}")
-        return START_PROBLEMS.get(code, unknown)
+        if code in START_PROBLEMS:
+            return Problem(*map(text, START_PROBLEMS[code]))
+        cause = text("NVML could not start: {reason} (error {code})", reason=reason, code=code)
+        return Problem(cause, text("run `nvidia-smi`, and {then}", then=text(SICK)))
     if ("", "count") in reading.refused:
-        return Problem(f"NVML could not count the GPUs: {reading.refused['', 'count'][0]}", "run `nvidia-smi`")
+        why = reading.refused["", "count"][0]
+        return Problem(text("NVML could not count the GPUs: {why}", why=why), text("run `nvidia-smi`"))
     if not reading.facts["", "count"]:
         return Problem(
-            "the NVIDIA driver works but shows no GPU here", "a container needs `--gpus all`, a host: `lspci`"
+            text("the NVIDIA driver works but shows no GPU here"),
+            text("a container needs `--gpus all`, a host: `lspci`"),
         )
     return None
 
@@ -292,7 +324,7 @@ def _dispose(helper: _Helper, reading: _Reading) -> None:
     """Kill the helper and reap it if it dies at once; else it goes to `_left`. Never waits longer than `KILL_S`."""
     assert helper.stdout is not None
     helper.stdout.close()
-    helper.call = "its end (closing the driver)" if reading.ended else reading.call or "its start"
+    helper.call = text("its end (closing the driver)") if reading.ended else reading.call or text(START)
     helper.since = time.monotonic()
     _left.append(helper)  # before the wait: an interrupt of it must not lose the child
     if helper.returncode is None:
@@ -364,7 +396,7 @@ def _device(reading: _Reading, key: str, ours: Mapping[int, int]) -> Device:
         throttle_reasons=_slowdowns(reading.get(key, "throttle_bits")),
         ecc_uncorrected=reading.get(key, "ecc_uncorrected"),
         ecc_corrected=reading.get(key, "ecc_corrected"),
-        xid_errors=NA("the driver logs them for the whole GPU") if instance else count,
+        xid_errors=NA(text("the driver logs them for the whole GPU")) if instance else count,
         processes=_processes(reading, key, ours),
         mig_parent=int(gpu) if instance else None,
         fault=reading.fault(key),
@@ -395,7 +427,7 @@ def _xids(reading: _Reading, gpu: str) -> tuple[int | NotAvailable, Sequence[Xid
         # NVML has no counter of them, so the kernel log is the only source.
         return NA(reading.refused["", "xids"][0] if ("", "xids") in reading.refused else log.reason), ()
     if not available(address):
-        return NA(f"its PCI address is unknown: {address.reason}"), ()
+        return NA(text("its PCI address is unknown: {why}", why=address.reason)), ()
     mine = [Xid(code, age_s, pid) for where, code, age_s, pid in log if where == address]
     return len(mine), tuple(mine[::-1][:XIDS_KEPT])
 
@@ -406,7 +438,12 @@ def _xid_notes(reading: _Reading) -> list[str]:
     logged = reading.facts.get(("", "xids"), ())
     last = {tuple(where): (code, age_s) for where, code, age_s, _ in logged if where not in listed}
     return [
-        f"kernel log: Xid {code}, {age_s:.0f} s ago, on {domain:04x}:{bus:02x}:{slot:02x}, a GPU that NVML did not list"
+        text(
+            "kernel log: Xid {code}, {age_s:.0f} s ago, on {address}, a GPU that NVML did not list",
+            code=code,
+            age_s=age_s,
+            address=f"{domain:04x}:{bus:02x}:{slot:02x}",
+        )
         for (domain, bus, slot), (code, age_s) in last.items()
     ]
 
@@ -421,7 +458,7 @@ def _processes(reading: _Reading, key: str, ours: Mapping[int, int]) -> Sequence
         used[pid] = max(filter(None, (memory, used.get(pid))), default=None)
     return [
         DeviceProcess(
-            pid, _process_name(pid), NA("the driver does not say") if memory is None else memory, ours.get(pid)
+            pid, _process_name(pid), NA(text("the driver does not say")) if memory is None else memory, ours.get(pid)
         )
         for pid, memory in used.items()
     ]
@@ -433,7 +470,7 @@ def _process_name(pid: int) -> str | NotAvailable:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as f:
             return f.read().rstrip("\n")
     except OSError:
-        return NA("no such process to be seen: it has ended, or lives in another pid namespace")
+        return NA(text("no such process to be seen: it has ended, or lives in another pid namespace"))
 
 
 def _pid_notes(devices: Sequence[Device], ours: Mapping[int, int]) -> list[str]:
@@ -443,57 +480,9 @@ def _pid_notes(devices: Sequence[Device], ours: Mapping[int, int]) -> list[str]:
     from jupyter_traindbg.outside import procfs
 
     if listed and not procfs.numbers_are_the_hosts():
-        return ["this is a container: the driver may list the host's pids, which name other processes here"]
+        return [text("this is a container: the driver may list the host's pids, which name other processes here")]
     if ours and not any(process.ours is not None for process in listed):
-        return ["the driver lists none of the attached processes: they use no GPU, or a container hides their pids"]
+        return [
+            text("the driver lists none of the attached processes: they use no GPU, or a container hides their pids")
+        ]
     return []
-
-
-# --- which of them the job sees ------------------------------------------------------------------------------------
-
-
-def cuda_indices(devices: Sequence[Device], visible: str | None, order: str | None) -> tuple[dict[int, int], list[str]]:
-    """``{position in devices: the job's CUDA index}``, and notes.
-
-    `visible` and `order` are the job's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). A device whose index
-    cannot be known for sure is left out, and a note says why.
-    """
-    gpus = [i for i, device in enumerate(devices) if device.mig_parent is None]
-    names = {devices[i].name for i in gpus}
-    mig = any(device.mig_parent is not None for device in devices)
-    unsure = None
-    if mig:
-        unsure = "MIG is on: without MIG UUIDs in CUDA_VISIBLE_DEVICES, which instance CUDA takes is not known here"
-    elif len(gpus) > 1 and order != "PCI_BUS_ID" and (len(names) > 1 or not all(map(available, names))):
-        unsure = "the GPUs differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID: CUDA's own order is not known here"
-    if visible is None:
-        return ({}, [unsure]) if unsure else (dict(zip(gpus, range(len(gpus)), strict=True)), [])
-    if not visible.strip():
-        return {}, ["CUDA_VISIBLE_DEVICES is empty: the job sees no GPU"]
-    chosen: dict[int, int] = {}
-    for cuda_index, word in enumerate(word.strip() for word in visible.split(",")):
-        by_index, position = _position(devices, gpus, word)
-        if position is None:
-            known = not word.startswith("MIG-GPU-")  # the name that drivers before 470 gave; newer ones take it too
-            verb = "CUDA ignores" if known else "it is not known here what CUDA makes of"
-            return chosen, [f"{verb} CUDA_VISIBLE_DEVICES={visible!r} from {word!r} on"]
-        if position in chosen:
-            return {}, [f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice: CUDA then shows none"]
-        if by_index and unsure:
-            return {}, [unsure]
-        chosen[position] = cuda_index
-        if devices[position].mig_parent is not None:
-            break  # a process sees one MIG instance, and nothing else beside it
-    return chosen, []
-
-
-def _position(devices: Sequence[Device], gpus: Sequence[int], word: str) -> tuple[bool, int | None]:
-    """Is `word` an index (what follows its digits does not count), and which device does it mean, if any?
-
-    A UUID may be cut short as long as it fits one device only.
-    """
-    if number := re.match(r"[+-]?\d+", word):
-        index = int(number[0])
-        return True, gpus[index] if 0 <= index < len(gpus) else None
-    named = [i for i, device in enumerate(devices) if device.uuid.startswith(word)]
-    return False, named[0] if word.startswith(("GPU-", "MIG-")) and len(named) == 1 else None

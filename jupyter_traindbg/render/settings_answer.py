@@ -16,9 +16,11 @@ from .common import measured
 from .grouping import group_by
 from .units import number
 
-__all__ = ["answer", "figure", "whose"]
+__all__ = ["RELEASED", "action_words", "answer", "figure", "whose"]
 
 WAYS = {"falling": later("falling by"), "rising": later("rising by"), "": later("set by")}
+RELEASED, AS_IT_WAS = later("released"), later("what it was")
+"""What an agent says of an action that is over, and of a value that is not a number yet."""
 BY_GROUP = 3
 """So many groups, or values, at most are told one by one."""
 
@@ -191,6 +193,16 @@ def _not_known(value: _Value, rank: RankLr, values: Sequence[Maybe[float]]) -> t
         return text("{who} has no weight decay", who=_who(rank.optimizers)), "plain"
     reason = next((v.reason for v in values if isinstance(v, NotAvailable)), "")
     return [text("the {name} is not known", name=text(value.name)), Span("", why=reason)], "warn"
+
+
+def action_words(action: str) -> str:
+    """``scale 0.5``, ``hold 1e-4``, ``released``: what an agent calls an action, in the reader's language."""
+    mode, _, value = action.partition(" ")
+    if mode == "scale":
+        return text("scale {factor}", factor=value)
+    if mode == "hold":
+        return text("hold {value}", value=text(AS_IT_WAS) if value == AS_IT_WAS else value)
+    return text(RELEASED) if action == RELEASED else action
 
 
 def _others(rank: RankLr, told: Sequence[InForce]) -> str:

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from jupyter_traindbg.model import NotAvailable
-from jupyter_traindbg.outside import gpu
+from jupyter_traindbg.outside import cuda_order, gpu
 
 SMI = shutil.which("nvidia-smi")
 
@@ -101,5 +101,5 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible: str | None) -> N
     counted = subprocess.run(
         [sys.executable, "-c", COUNT], env=environment, capture_output=True, check=True, timeout=60
     )
-    indices, _ = gpu.cuda_indices(devices, visible, None)
+    indices, _ = cuda_order.cuda_indices(devices, visible, None)
     assert len(indices) == int(counted.stdout)

@@ -16,6 +16,7 @@ from babel.messages.pofile import read_po
 from support import REPO
 
 from jupyter_traindbg import cli, language
+from jupyter_traindbg.agent.saying import PLACE
 from jupyter_traindbg.language import counted, either, later, later_counted, pgettext, speaking, text
 from jupyter_traindbg.tasks import Task, each
 
@@ -65,11 +66,24 @@ def places(words: str) -> frozenset[str]:
 def test_a_message_stands_where_it_is_said(messages: dict[str, Any]) -> None:
     """Else nobody could find it: ``text(f"...")`` would be translated never."""
     for path in sorted((REPO / "jupyter_traindbg").rglob("*.py")):
-        if "agent" in path.parts:
-            continue
+        names = {"said"} if "agent" in path.parts else messages["CALLS"]  # to an agent nothing else is one of ours
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in messages["CALLS"]:
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
                 assert not any(isinstance(part, ast.JoinedStr) for part in call.args), (path, call.lineno)
+
+
+def test_what_an_agent_says_has_names_in_its_places_and_no_formats(messages: dict[str, Any]) -> None:
+    """Whoever asks fills them in by `saying.filled`, in each language."""
+    (path,) = CATALOGUES
+    with path.open("rb") as f:
+        catalogue = read_po(f)
+    of_agent = [one for one in messages["said"]() if one.file.startswith("jupyter_traindbg/agent/")]
+    assert len(of_agent) > 200
+    for one in of_agent:
+        found = catalogue.get(one.id)
+        assert found is not None
+        for words in (one.words[0], found.string):
+            assert PLACE.sub("", words).count("{") == 0, (one.file, one.line, words)
 
 
 def test_no_other_language_is_in_the_code() -> None:

@@ -11,14 +11,14 @@ from ...agent.boundary import AS_FOUND
 from ...agent.saying import Said, packed, said, unpacked
 from ...checkpoints import manifest as on_disk
 from ...checkpoints.inspecting import not_finite
-from ...language import text
+from ...language import later, text
 from ...model import NA, Checkpoint, CheckpointFile, CheckpointRank, Finding, Maybe, things
 from ...spoken import spoken
 from . import ranks
 from .ranks import said_ranks
 
 LOOP_BOUNDARY, HUNG = "loop boundary", "hung"
-NOT_SEEN = "no step of it was seen before it stopped"
+NOT_SEEN = later("no step of it was seen before it stopped")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class Outcome:
                 known = worst.setdefault(part["part"], part)
                 worst[part["part"]] = max(known, part, key=lambda p: int(p["tensors"]))
         return [
-            f"{part['part']}: {part['tensors']} of {part['of']} tensors, first {part['first']}"
+            text(
+                "{part}: {tensors} of {of} tensors, first {first}",
+                **{k: part[k] for k in ("part", "tensors", "of", "first")},
+            )
             for part in worst.values()
         ]
 
@@ -141,13 +144,13 @@ def result(outcome: Outcome, written: on_disk.Manifest, directory: str, duration
 def _rank(outcome: Outcome, rank: int) -> CheckpointRank:
     taken = outcome.taken[rank]
     counts = [int(step) for step in taken["own_steps"] if step is not None]
-    pause: Maybe[float] = NA("it made no steps anyway") if outcome.hung else float(taken["pause_s"])
+    pause: Maybe[float] = NA(text("it made no steps anyway")) if outcome.hung else float(taken["pause_s"])
     return CheckpointRank(
         rank=rank,
         pid=outcome.found.links[rank].pid,
         step=int(taken["step"]),
-        steps=tuple(counts) if counts else NA("its optimizers keep no count"),
-        boundary=outcome.boundary(rank) or NA(NOT_SEEN),
+        steps=tuple(counts) if counts else NA(text("its optimizers keep no count")),
+        boundary=outcome.boundary(rank) or NA(text(NOT_SEEN)),
         pause_s=pause,
         written_bytes=int(outcome.reports[rank]["written"]),
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ...attach.base import Link
+from ...language import text
 from ...model import NA, CheckpointPlan, Maybe
 from ...spoken import spoken
 from . import place as places
@@ -40,7 +41,7 @@ def plan(links: Sequence[Link], directory: str, timeout: float) -> CheckpointPla
         kind=found.kind,
         bytes=found.bytes,
         needed_bytes=needed,
-        free_bytes=NA(f"{os.path.dirname(place.directory)} is not there, or its disk does not answer")
+        free_bytes=NA(text("{place} is not there, or its disk does not answer", place=os.path.dirname(place.directory)))
         if free is None
         else free,
         there=place.there(),
@@ -56,5 +57,5 @@ def plan(links: Sequence[Link], directory: str, timeout: float) -> CheckpointPla
 
 def _pause_s(found: ranks.Survey, still: Sequence[int]) -> Maybe[float]:
     if still:
-        return NA("it makes no steps anyway")
+        return NA(text("it makes no steps anyway"))
     return AT_LEAST_S + max(int(answer["bytes"]) for answer in found.answers.values()) / COPIED_PER_S

@@ -38,7 +38,7 @@ def run(agent: Agent, *, do: str = "look", method: str = "", wait_s: float = 5.0
     if do == "look":
         return {"worker": executing.is_worker(), "running": [executing.told(call) for call in found]}
     if do != "interrupt":
-        raise Refused(f"there is no {do!r}; there are look and interrupt")
+        raise Refused(said("there is no {deed}; there are {deeds}", deed=repr(do), deeds="look, interrupt"))
     if not executing.is_worker():
         raise Refused(
             said("this process is no worker of Ray's: it has no method to interrupt"), said("stop the job instead")

@@ -40,7 +40,9 @@ def run(
         "now": lambda: _now(agent, change or {}),
     }
     if do not in deeds:
-        raise Refused(f"there is no {do!r}; there are prepare, outcome, abort, report, now")
+        raise Refused(
+            said("there is no {deed}; there are {deeds}", deed=repr(do), deeds="prepare, outcome, abort, report, now")
+        )
     return deeds[do]()
 
 

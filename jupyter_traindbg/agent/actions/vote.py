@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict
 
 from ..refused import Refused
+from ..saying import said
 
 if TYPE_CHECKING:
     from ..core import Agent
@@ -29,4 +30,4 @@ def run(
     if do == "free":
         agent.agreed.claim.free(claimant)
         return {}
-    raise Refused(f"there is no {do!r}; there are cast, forget, claim, free")
+    raise Refused(said("there is no {deed}; there are {deeds}", deed=repr(do), deeds="cast, forget, claim, free"))

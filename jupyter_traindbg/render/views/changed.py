@@ -15,6 +15,7 @@ from ..common import DASH, measured, notes_of
 from ..findings import tone
 from ..grouping import group_by
 from ..notations import settings
+from ..settings_answer import RELEASED, action_words
 from ..units import number
 
 DIFFERENT = 6
@@ -33,7 +34,6 @@ SETTINGS = {
     "clip_norm": later("clip norm"),
 }
 VERBS = {"armed": later("becomes"), "differs": later("was to be")}
-RELEASED = "released"
 
 
 def view(result: Changed) -> Iterator[Block]:
@@ -126,7 +126,7 @@ def _setting(rows: Sequence[GroupChange], state: str) -> str:
             was=was,
         )
     if not after:
-        return text("{name}: {action}{where}", name=name, action=first.action, where=where)
+        return text("{name}: {action}{where}", name=name, action=action_words(first.action), where=where)
     mode, _, factor = first.action.partition(" ")
     scaled = mode == "scale" and len({g.action for g in rows}) == 1
     times = text(", the schedule x {factor}", factor=factor) if scaled else ""
@@ -182,7 +182,7 @@ def _table(groups: Sequence[GroupChange]) -> Table:
             DASH if clipping_only else measured(g.scheduled, _short),
             measured(g.before, _short),
             _strong(measured(g.after, _short)),
-            g.action,
+            action_words(g.action),
         ]
         return [*cells, g.note or DASH] if notes else cells
 

@@ -63,6 +63,7 @@ _PARTS = (
     later("scheduler"),
     later("random generators"),
     later("loader positions"),
+    later("settings in force"),
 )
 
 

@@ -25,7 +25,7 @@ from ..blocks import PLACE, Block, Column, Inline, Items, Line, Span, Table, wit
 from ..common import DASH, clock, measured, notes_of, setting, step_columns
 from ..grouping import group_by
 from ..notations import counts, settings
-from ..settings_answer import answer, figure, whose
+from ..settings_answer import action_words, answer, figure, whose
 from ..units import count, number
 
 DIFFERENT = 6
@@ -124,7 +124,7 @@ def _ranks(same: Sequence[RankLr], name: str, *, alone: bool) -> Iterator[Block]
 def in_force(action: InForce, of: str = "") -> Inline:
     """``AdamW, group 0: lr, hold 0.0001, 3e-4 → 1e-4``. `of`: whose figures those are that every rank has for itself."""
     comma = text(", ")
-    what = f"{_setting_words(action.setting)}{comma}{action.action}"
+    what = f"{_setting_words(action.setting)}{comma}{action_words(action.action)}"
     words: list[str | Span] = [whose(action), text(": "), Span(what, "strong")]
     if action.setting != "clip_norm":
         words += [comma, measured(action.scheduled, figure), " → ", measured(action.effective, figure)]

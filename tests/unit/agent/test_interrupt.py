@@ -15,7 +15,7 @@ def test_a_process_that_is_no_worker_is_left_alone(agent: Agent) -> None:
     assert agent.call("interrupt", {})["worker"] is False
     with pytest.raises(Refused, match="no worker of Ray's"):
         agent.call("interrupt", {"do": "interrupt"})
-    with pytest.raises(Refused, match="there are look and interrupt"):
+    with pytest.raises(Refused, match="there are look, interrupt"):
         agent.call("interrupt", {"do": "kill"})
 
 
