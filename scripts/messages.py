@@ -83,7 +83,7 @@ def said() -> Iterator[Said]:
 
 
 def said_in_typescript(code: str, file: str) -> Iterator[Said]:
-    """What `code` says: each call has its words in it, as plain literals. Raises `ValueError` where one has not: nobody could translate it."""
+    """What `code` says. Raises `ValueError` where a call does not have its words in it, as plain literals: nobody could translate it."""
     code = _COMMENT.sub("", code)
     for call in _IN_TYPESCRIPT.finditer(code):
         name, line = call[1], code.count("\n", 0, call.start()) + 1

@@ -1,6 +1,6 @@
 // The widget in the page: state line, buttons, tabs; which view is seen, and the messages to and from each.
 
-import { text } from '../common/language';
+import { speak, text } from '../common/language';
 import { StateLine, JobState } from './stateLine';
 import { Tabs } from './tabs';
 import { Channel, Mounted, View } from './view';
@@ -37,6 +37,7 @@ const DEAF = (): string =>
   );
 
 export function mountWatch(model: WidgetModel, el: HTMLElement, known: View[]): () => void {
+  speak((model.get('about') as About).language); // this bundle is the widget's own: see speak
   const watch = new Watch(model, el, known);
   return () => watch.dispose();
 }

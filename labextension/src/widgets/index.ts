@@ -2,13 +2,11 @@
 
 import './watch.css';
 
-import { speak } from '../common/language';
 import { mountWatch, WidgetModel } from './container';
 import { VIEWS } from './views';
 
 export default {
   render({ model, el }: { model: WidgetModel; el: HTMLElement }): () => void {
-    speak(model.get('about')?.language);
     return mountWatch(model, el, VIEWS);
   }
 };
