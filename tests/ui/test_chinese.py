@@ -82,7 +82,9 @@ def test_the_panel(chinese_panel: Panel, start: Start, page: Page) -> None:
     expect(page.locator(".Toastify__toast").first).to_be_visible()
     bar = page.locator(".jp-traindbg-status")
     assert english(panel.node, "sleep") + english(bar) == []
-    assert english(page.locator(".jp-toastContent").first) == []
+    assert (
+        english(page.locator(".Toastify__toast").first, "Hide", "notification", "timer") == []
+    )  # what JupyterLab says of it
     labels = page.evaluate(
         "() => { const { commands } = window.jupyterapp;"
         " return commands.listCommands().filter(id => id.startsWith('traindbg:')).map(id => commands.label(id)); }"
@@ -100,6 +102,10 @@ def test_the_panel(chinese_panel: Panel, start: Start, page: Page) -> None:
     expect(dialog).to_contain_text("该处可用空间")
     assert english(dialog.locator(".jp-Dialog-content")) == []
     page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input:visible").fill("写报告")
+    expect(page.locator(".lm-CommandPalette-item:visible").filter(has_text="为训练任务写报告")).to_have_count(1)
 
 
 def test_the_live_widget(notebook_in: Open, start: Start, page: Page) -> None:

@@ -5,7 +5,7 @@ import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
-import { text } from '../common/language';
+import { language, text } from '../common/language';
 import { Api } from './api';
 import { Commands, VERBS } from './commands';
 import { traindbgIcon } from './icon';
@@ -59,8 +59,10 @@ const plugin: JupyterFrontEndPlugin<void> = {
       label: text('Look for Training Jobs Now'),
       execute: () => model.refresh()
     });
+    // The palette finds what begins with a Latin letter, and no other.
+    const category = language() === 'en' ? text('Training jobs') : `traindbg · ${text('Training jobs')}`;
     for (const command of ['traindbg:show', 'traindbg:refresh', ...commands.register()]) {
-      palette?.addItem({ command, category: text('Training jobs') });
+      palette?.addItem({ command, category });
     }
 
     const status = new JobsStatus(model, show);

@@ -72,11 +72,8 @@ export class JobsPanel extends ReactWidget {
       <>
         <div className="jp-traindbg-bar">
           <h2>
-            {model.host
-              ? woven(text('Training jobs on {host}', { host: '{host}' }), {
-                  host: <span className="jp-traindbg-host">{model.host}</span>
-                })
-              : text('Training jobs')}
+            {text('Training jobs')}
+            {model.host && <span className="jp-traindbg-host">{text(' on {host}', { host: model.host })}</span>}
           </h2>
           <button
             type="button"
