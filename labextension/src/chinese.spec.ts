@@ -117,11 +117,12 @@ test('a widget speaks as its kernel does; one of an earlier version is English',
   const labels = (language?: string): string[] => {
     const el = document.createElement('div');
     mountWatch(model(language), el, [ONE]);
-    return [...el.querySelectorAll('.tdb-job, button')].map(node => node.textContent!);
+    const said = [...el.querySelectorAll('.tdb-job, button')].map(node => node.textContent!);
+    return [el.querySelector<HTMLElement>('.tdb-watch')!.lang, ...said];
   };
-  expect(labels('en')).toEqual(['job j', 'Pause', 'Curves']);
-  expect(labels('zh')).toEqual(['任务 j', '暂停', '曲线']);
-  expect(labels()).toEqual(['job j', 'Pause', 'Curves']);
+  expect(labels('en')).toEqual(['en', 'job j', 'Pause', 'Curves']);
+  expect(labels('zh')).toEqual(['zh', '任务 j', '暂停', '曲线']);
+  expect(labels()).toEqual(['en', 'job j', 'Pause', 'Curves']);
 });
 
 test.each([

@@ -5,7 +5,7 @@ import { refreshIcon } from '@jupyterlab/ui-components';
 import { Message } from '@lumino/messaging';
 import React from 'react';
 import { bytes, number } from '../common/format';
-import { text } from '../common/language';
+import { language, text } from '../common/language';
 import { inWords, path } from '../common/sparkline';
 import { traindbgIcon } from './icon';
 import { inTrouble, Job, memory, sign, summary, title } from './jobs';
@@ -40,6 +40,7 @@ export class JobsPanel extends ReactWidget {
     this.addClass('jp-traindbg-panel');
     this.title.icon = traindbgIcon;
     this.title.caption = text('Training jobs');
+    this.node.lang = language();
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', text('Training jobs'));
     options.model.changed.connect(() => this.update());

@@ -3,7 +3,7 @@
 import { MainAreaWidget, ReactWidget } from '@jupyterlab/apputils';
 import React from 'react';
 import { clock, numbered } from '../common/format';
-import { pgettext, text } from '../common/language';
+import { language, pgettext, text } from '../common/language';
 import { Diagnosis, Finding } from './api';
 import { traindbgIcon } from './icon';
 import { Linked, pageOf, placeOf } from './linked';
@@ -29,6 +29,7 @@ export function resultTab(id: string, label: string, content: React.ReactElement
   tab.title.icon = traindbgIcon;
   tab.title.closable = true;
   body.node.tabIndex = 0;
+  body.node.lang = language();
   body.node.setAttribute('role', 'document');
   body.node.setAttribute('aria-label', label);
   return tab;

@@ -1,6 +1,6 @@
 // The widget in the page: state line, buttons, tabs; which view is seen, and the messages to and from each.
 
-import { speak, text } from '../common/language';
+import { language, speak, text } from '../common/language';
 import { StateLine, JobState } from './stateLine';
 import { Tabs } from './tabs';
 import { Channel, Mounted, View } from './view';
@@ -72,6 +72,7 @@ class Watch {
       .filter((view): view is View => view !== undefined);
     this.root.className = 'tdb-watch';
     this.root.dataset.widget = about.id;
+    this.root.lang = language();
     this.root.setAttribute('role', 'region');
     this.root.setAttribute('aria-label', text('Watch of {job}', { job: about.job }));
     this.tabs = new Tabs(this.views, `tdb-${this.page}`, text('Views of the job'), name => this.onSelect(name));
