@@ -10,7 +10,7 @@ import { takeOver } from './tables';
 import { showCards } from './widgets/cards';
 import { mountWatch, WidgetModel } from './widgets/container';
 import { DataTable } from './widgets/dataTable';
-import { cellWords } from './widgets/diagnosis';
+import { cellWords } from './widgets/diagnosisWords';
 import { parseRanks } from './widgets/range';
 import { View } from './widgets/view';
 import { formatX, stepWords } from './widgets/words';

@@ -1,4 +1,5 @@
-import { cellWords, shortPlace } from './diagnosis';
+import { shortPlace } from './diagnosis';
+import { cellWords } from './diagnosisWords';
 import { Card, nearer, showCards } from './cards';
 import { Column, DataTable, sorted } from './dataTable';
 import { Trouble, el } from './dom';
