@@ -1,6 +1,7 @@
 """Bring the catalogues of locale/ up to date with what the code says, and compile them. --check only says what is not as it should be.
 
-A message that is new waits for its translation with an empty ``msgstr``; one that no code says any more is gone.
+A message that is new waits for its translation with an empty ``msgstr``; one that no code says any more is gone. What the front end says
+is in the same catalogues, and, as JSON, where its bundles take it from.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +27,14 @@ from jupyter_traindbg import tables  # noqa: E402
 from jupyter_traindbg.model.waits import ENGLISH  # noqa: E402 - of this checkout, installed or not
 
 PACKAGE = REPO / "jupyter_traindbg"
+FRONT_END = REPO / "labextension" / "src"
+SPOKEN = FRONT_END / "common" / "language.ts"
+"""Where the functions of the front end are, which are no calls of them."""
 CALLS = {"text": 1, "later": 1, "counted": 2, "later_counted": 2, "pgettext": 2, "said": 1}
 """The functions that say a message (of language.py; `said` is the agent's), and how many of their arguments are it (and its context)."""
+_IN_TYPESCRIPT = re.compile(r"(?<![.\w$])(text|counted|pgettext)\s*\(\s*")
+_LITERAL = re.compile(r"""('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")\s*([,)])\s*""")
+_COMMENT = re.compile(r"^[ \t]*(?://|/?\*).*$", re.MULTILINE)
 HEAD = """\
 # What traindbg says, in {name}. scripts/messages.py puts the messages here; their translations are written here.
 msgid ""
@@ -68,6 +77,25 @@ def said() -> Iterator[Said]:
                 yield Said(file, call.lineno, words, None, _values(call, name))
     yield from _waits()
     yield from _tables()
+    for path in sorted([*FRONT_END.rglob("*.ts"), *FRONT_END.rglob("*.tsx")]):
+        if path != SPOKEN and not path.name.endswith((".spec.ts", ".spec.tsx")):
+            yield from said_in_typescript(path.read_text(encoding="utf-8"), str(path.relative_to(REPO)))
+
+
+def said_in_typescript(code: str, file: str) -> Iterator[Said]:
+    """What `code` says. Raises `ValueError` where a call does not have its words in it, as plain literals: nobody could translate it."""
+    code = _COMMENT.sub("", code)
+    for call in _IN_TYPESCRIPT.finditer(code):
+        name, line = call[1], code.count("\n", 0, call.start()) + 1
+        words, at = [], call.end()
+        for _ in range(CALLS[name]):
+            literal = _LITERAL.match(code, at)
+            if literal is None:
+                raise ValueError(f"{file}:{line}: {name}() is not called with literal words")
+            words.append(ast.literal_eval(literal[1]))
+            at = literal.end()
+        context = words.pop(0) if name == "pgettext" else None
+        yield Said(file, line, tuple(words), context, None)
 
 
 def _literals(call: ast.Call, count: int) -> tuple[str, ...]:
@@ -126,21 +154,38 @@ def untranslated(catalogue: Catalog) -> list[str]:
     ]
 
 
+def for_front_end(catalogue: Catalog) -> bytes:
+    """What the front end says, as JSON: each message (behind its context, where it has one) and its translation."""
+    front = f"{FRONT_END.relative_to(REPO)}/"
+    words = {}
+    for m in catalogue:
+        if m.string and any(file.startswith(front) for file, _ in m.locations):
+            key, said_so = (s if isinstance(s, str) else s[0] for s in (m.id, m.string))
+            words[f"{m.context}\x04{key}" if m.context else key] = said_so
+    return (json.dumps(words, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+
+
+def files_of(path: Path, catalogue: Catalog) -> dict[Path, bytes]:
+    """What is written of the catalogue at `path`."""
+    front = FRONT_END / "common" / f"catalogue.{path.parents[1].name}.json"
+    return {path: written(catalogue), front: for_front_end(catalogue)}
+
+
 def main(*, check: bool) -> int:
     """Exit status 1: there is something to do, by this program or by a person."""
     left = False
     for path in sorted(LOCALE.glob("*/LC_MESSAGES/*.po")):
-        catalogue, name = updated(path), path.relative_to(REPO)
+        catalogue = updated(path)
         for message in untranslated(catalogue):
-            print(f"{name}: no translation of {message!r}")
+            print(f"{path.relative_to(REPO)}: no translation of {message!r}")
             left = True
-        content = written(catalogue)
-        if content != path.read_bytes():
-            print(f"{name} {'is stale; run scripts/messages.py' if check else 'written'}")
-            if check:
-                left = True
-            else:
-                path.write_bytes(content)
+        for file, content in files_of(path, catalogue).items():
+            if not file.exists() or content != file.read_bytes():
+                print(f"{file.relative_to(REPO)} {'is stale; run scripts/messages.py' if check else 'written'}")
+                if check:
+                    left = True
+                else:
+                    file.write_bytes(content)
     if not check:
         compile_catalogues()
     return int(left)

@@ -227,6 +227,11 @@ def open_notebook(lab: Lab, page: Page) -> Iterator[Callable[..., Notebook]]:
 
     ``kernel=`` names another kernel than ``python3``.
     """
+    yield from notebooks_of(lab, page)
+
+
+def notebooks_of(lab: Lab, page: Page) -> Iterator[Callable[..., Notebook]]:
+    """The fixture `open_notebook`, of another server."""
     numbers = itertools.count()
     opened: list[Notebook] = []
 

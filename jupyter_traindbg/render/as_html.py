@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from ..commands import command
 from ..frames.whose import line_of, short_path, short_place
-from ..language import text
+from ..language import language, text
 from ..model import Excerpt, Frame
 from .blocks import Block, Column, Image, Inline, Link, Span, Table, and_more, fitted, not_available, spans
 from .chart import SVG_HEIGHT, SVG_WIDTH, drawing
@@ -37,7 +37,7 @@ MOST_ROWS = 300
 def draw(blocks: Sequence[Block], *, styled: bool = True) -> str:
     """`blocks` as one ``<div>``, with its style unless that is elsewhere on the page."""
     template = _environment().get_template("view.html.jinja")
-    drawn = template.render(blocks=blocks, notes=_Notes(), style=_style() if styled else "")
+    drawn = template.render(blocks=blocks, notes=_Notes(), style=_style() if styled else "", language=language())
     return re.sub(r"\n\s*\n", "\n", drawn)  # in Markdown, HTML ends at an empty line
 
 

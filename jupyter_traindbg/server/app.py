@@ -8,7 +8,7 @@ import os
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool
 
-from ..language import later
+from ..language import language, later
 from .handlers import HANDLERS
 from .tasks import Tasks
 from .threads import Threads
@@ -40,6 +40,8 @@ class TraindbgServer(ExtensionApp):
         self.looks, self.questions, self.tasks = Threads(LOOKS), Threads(QUESTIONS), Tasks()
         self._ticking: asyncio.TimerHandle | None = None
         self.settings["traindbg"] = self
+        # What a page is given before its plugins begin: they say the labels of commands once.
+        self.serverapp.web_app.settings.setdefault("page_config_data", {})["traindbgLanguage"] = language()
 
     def initialize_handlers(self) -> None:
         self.handlers.extend(HANDLERS)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from .. import checkpoints
 from ..errors import TraindbgError, UsageError
-from ..language import counted, later_counted, pgettext, text
+from ..language import counted, later, later_counted, named, pgettext, text
 from ..model import Checkpoint, CheckpointPlan, NotAvailable, StepNumber, Verified
 from ..render.clean import clean
 from ..render.units import size
@@ -31,6 +31,7 @@ TELL_EVERY_S = 0.25
 VERIFY_AT_ONCE_BYTES = 4 * 1024**3
 """Reading so much again takes seconds; more is verified when somebody asks."""
 LONGEST_PATH = 4000
+KINDS = {"replicated": later("replicated"), "sharded": later("sharded")}
 
 
 class CheckpointView(View):
@@ -191,7 +192,7 @@ def plan_words(plan: CheckpointPlan) -> dict[str, Any]:
         ranks += text(", now at {step}", step=step_words(StepNumber(None, plan.step)))
     facts = [
         (text("path"), plan.directory),
-        (text("size"), f"{size(plan.bytes)} ({plan.kind})"),
+        (text("size"), f"{size(plan.bytes)} ({named(KINDS, plan.kind)})"),
         (text("free there"), free),
         (text("pause of the training"), pause),
         (text("ranks"), ranks),

@@ -13,7 +13,7 @@ import anywidget
 import traitlets
 
 from ..errors import MissingPiece, UsageError
-from ..language import text
+from ..language import language, text
 from ..step_numbers import step_title
 from .hub import Hub
 from .shown import Cells, Place
@@ -60,7 +60,7 @@ class WatchWidget(anywidget.AnyWidget):
     """
 
     about = traitlets.Dict().tag(sync=True)
-    """``id``, ``job``, ``views`` (names), ``view`` (the one to open), ``rate_hz``, ``paused``, ``stopped``."""
+    """``id``, ``language``, ``job``, ``views`` (names), ``view`` (the one to open), ``rate_hz``, ``paused``, ``stopped``."""
     state = traitlets.Dict().tag(sync=True)
     """``code``, ``words`` and ``step`` when the code last changed; what changes every second goes only to pages that are there."""
 
@@ -85,6 +85,7 @@ class WatchWidget(anywidget.AnyWidget):
         super().__init__(
             about={
                 "id": uuid.uuid4().hex,
+                "language": language(),
                 "job": str(getattr(job, "name", "job")),
                 "views": names,
                 "view": view,

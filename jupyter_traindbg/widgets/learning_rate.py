@@ -14,6 +14,7 @@ from ..model import Changed, GroupChange, LearningRates, Maybe, NotAvailable, Op
 from ..render.clean import clean
 from ..render.common import clock
 from ..render.grouping import group_by
+from ..render.settings_answer import action_words
 from ..render.units import number
 from ..step_numbers import from_step, step_words
 from ..words.durations import duration
@@ -404,6 +405,7 @@ def _optimizer(index: int, optimizer: OptimizerLr, rank: RankLr) -> dict[str, An
                 "parameters": g.parameters,
                 "elements": g.elements,
                 "action": clean(actions.get(g.index, "")),
+                "action_words": clean(action_words(actions.get(g.index, ""))),
             }
             for g in optimizer.groups
         ],

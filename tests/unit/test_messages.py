@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import string
@@ -36,7 +37,8 @@ def test_each_message_has_its_translation_and_no_other_is_kept(messages: dict[st
     for path in CATALOGUES:
         catalogue: Catalog = messages["updated"](path)
         assert messages["untranslated"](catalogue) == []
-        assert messages["written"](catalogue) == path.read_bytes(), "run scripts/messages.py"
+        for file, content in messages["files_of"](path, catalogue).items():
+            assert content == file.read_bytes(), f"{file}: run scripts/messages.py"
 
 
 def test_both_languages_have_places_for_what_is_filled_in_and_for_nothing_else(messages: dict[str, Any]) -> None:
@@ -84,6 +86,83 @@ def test_what_an_agent_says_has_names_in_its_places_and_no_formats(messages: dic
         assert found is not None
         for words in (one.words[0], found.string):
             assert PLACE.sub("", words).count("{") == 0, (one.file, one.line, words)
+
+
+def test_what_typescript_says(messages: dict[str, Any]) -> None:
+    code = """// text(this) is about text('nothing')
+        /** Nor is text(that). */
+        label: text('Attach'), help: text("the job's \\u2026 {place}", { place }),
+        const words = counted(
+          '{n} job',
+          '{n} jobs',
+          n
+        ) + pgettext('a place', 'at') + response.text() + context(1);
+    """
+    said = list(messages["said_in_typescript"](code, "x.ts"))
+    assert [(one.line, one.words, one.context) for one in said] == [
+        (3, ("Attach",), None),
+        (3, ("the job's \u2026 {place}",), None),
+        (4, ("{n} job", "{n} jobs"), None),
+        (8, ("at",), "a place"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "text(words)",
+        "text(`step ${n}`)",
+        "text('a' + 'b')",
+        "counted('one', many, n)",
+        "pgettext(context, 'at')",
+        "text(\n  busy ? 'a' : 'b')",
+        "text()",
+    ],
+)
+def test_what_typescript_says_without_its_words_is_an_error(messages: dict[str, Any], call: str) -> None:
+    with pytest.raises(ValueError, match=r"^panel/x\.ts:2: "):
+        list(messages["said_in_typescript"](f"import y;\nreturn {call};", "panel/x.ts"))
+
+
+def test_the_front_end_is_given_what_it_says_and_nothing_else(messages: dict[str, Any]) -> None:
+    catalogue = Catalog(locale="zh")
+    front = [("labextension/src/x.ts", 0)]
+    catalogue.add("both", "两者", locations=[("jupyter_traindbg/x.py", 0), *front])
+    catalogue.add("at", "位置", locations=front, context="a place")
+    catalogue.add(("{n} job", "{n} jobs"), ("{n} 个任务",), locations=front)
+    catalogue.add("python", "别处", locations=[("jupyter_traindbg/x.py", 0)])
+    catalogue.add("not yet", locations=front)
+    assert messages["untranslated"](catalogue) == ["not yet"]
+    words = {"both": "两者", "a place\x04at": "位置", "{n} job": "{n} 个任务"}
+    assert json.loads(messages["for_front_end"](catalogue)) == words
+    assert list(json.loads(messages["for_front_end"](catalogue))) == sorted(words)
+
+
+@pytest.mark.parametrize("name", ["traindbg.po", "catalogue.zh.json"])
+def test_a_stale_file_is_told_and_left_as_it_is(
+    messages: dict[str, Any],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (path,) = CATALOGUES
+    files = messages["files_of"](path, messages["updated"](path))
+    assert name in [file.name for file in files]
+    played = {tmp_path / file.name: content for file, content in files.items()}
+    for file, content in played.items():
+        file.write_bytes(b"old" if file.name == name else content)
+    inside = messages["main"].__globals__
+    monkeypatch.setitem(inside, "files_of", lambda *_: played)
+    monkeypatch.setitem(inside, "REPO", tmp_path)
+    monkeypatch.setitem(inside, "updated", lambda _: Catalog(locale="zh"))
+    monkeypatch.setitem(inside, "LOCALE", tmp_path)
+    place = tmp_path / "zh" / "LC_MESSAGES" / "traindbg.po"
+    place.parent.mkdir(parents=True)
+    place.touch()
+    assert messages["main"](check=True) == 1
+    assert capsys.readouterr().out == f"{name} is stale; run scripts/messages.py\n"
+    assert (tmp_path / name).read_bytes() == b"old"
 
 
 def test_no_other_language_is_in_the_code() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...frames.whose import asks_us
 from ...model import (
     ASLEEP,
     Activity,
@@ -82,6 +83,11 @@ class View:
     def has_no_call(self) -> bool:
         """Whether it is an actor of Ray's that runs no call."""
         return bool(self.doings) and all(d.wait == NO_CALL for d in self.doings)
+
+    @property
+    def asks_us(self) -> bool:
+        """Whether its training thread runs one of our commands: this very question, where a kernel asks about itself."""
+        return bool(self.doings) and all(d.thread is not None and asks_us(d.thread.frames) for d in self.doings)
 
     @property
     def waits_by_a_thread(self) -> bool:
@@ -231,8 +237,12 @@ def _role(seen: View) -> Role:
 
 
 def _rests(seen: View) -> bool:
-    """Whether it is a kernel that runs no cell. As one rank of several it is not at rest: others may wait for what its cell left out."""
-    return seen.evidence.world_size == 1 and all(
+    """Whether it is a kernel that runs no cell, or one of ours. As one rank of several it is not at rest: others may wait for what its cell
+    left out.
+    """
+    if seen.evidence.world_size > 1:
+        return False
+    return seen.asks_us or all(
         d.kind == "idle" and d.users is None and d.thread is not None and _in_kernel_loop(d.thread) for d in seen.doings
     )
 

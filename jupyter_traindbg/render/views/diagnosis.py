@@ -42,6 +42,8 @@ def state_words(result: Diagnosis) -> tuple[str, Tone]:
     """The job's state as a sentence, and how good it is."""
     ray = any(rank.who for rank in result.ranks)
     idle = text("no worker runs a call") if ray else text("the kernel runs no cell")
+    if len(result.ranks) == 1 and result.ranks[0].state == "idle" and not ray:
+        idle = result.ranks[0].doing
     said: dict[str, tuple[str, Tone]] = {
         "stuck": (text("The job is stuck"), "bad"),
         "failed": (text("The job has failed"), "bad"),

@@ -1,4 +1,4 @@
-import { bytes, count, duration, number, percent } from './format';
+import { bytes, duration, number, percent } from './format';
 
 test.each([
   [0, '0 B'],
@@ -41,5 +41,3 @@ test.each([
 test('a small share keeps a digit', () => {
   expect([percent(0), percent(0.031), percent(0.998), percent(null)]).toEqual(['0 %', '3.1 %', '100 %', '–']);
 });
-
-test('one is not many', () => expect([count(1, 'rank'), count(2, 'rank')]).toEqual(['1 rank', '2 ranks']));

@@ -1,5 +1,7 @@
 // Numbers as people read them. What is not known is an en dash, never an empty cell or NaN.
 
+import { language } from './language';
+
 export const UNKNOWN = '–';
 
 const BINARY = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
@@ -76,9 +78,9 @@ export function percent(share: number | null | undefined): string {
   return `${points !== 0 && Math.abs(points) < 9.95 ? points.toFixed(1) : Math.round(points)} %`;
 }
 
-/** "1 rank", "4 ranks". */
-export function count(n: number, noun: string): string {
-  return `${n} ${noun}${n === 1 ? '' : 's'}`;
+/** The time of day, as the reader's language writes it. */
+export function clock(when: Date): string {
+  return when.toLocaleTimeString(language() === 'en' ? undefined : language());
 }
 
 function two(n: number): string {

@@ -1,5 +1,7 @@
 // A line so small that it has no axes: where it goes, and where it has gaps.
 
+import { text } from './language';
+
 export type Values = readonly (number | null)[];
 
 /** The `d` of an SVG path through `values` in a box of `width` x `height`; a gap where a value is missing. "" where there is none at all. */
@@ -38,11 +40,16 @@ export function inWords(values: Values, shown: (value: number) => string): strin
   const known = values.filter(isNumber);
   const range = extent(values);
   if (range === null) {
-    return 'no values yet';
+    return text('no values yet');
   }
   const last = values[values.length - 1];
-  const end = isNumber(last) ? shown(last) : 'not a number';
-  return `from ${shown(known[0])} to ${end}, lowest ${shown(range[0])}, highest ${shown(range[1])}`;
+  const end = isNumber(last) ? shown(last) : text('not a number');
+  return text('from {first} to {last}, lowest {least}, highest {most}', {
+    first: shown(known[0]),
+    last: end,
+    least: shown(range[0]),
+    most: shown(range[1])
+  });
 }
 
 function isNumber(value: number | null | undefined): value is number {

@@ -6,6 +6,7 @@ import { CodeEditor, CodeEditorWrapper, IEditorServices } from '@jupyterlab/code
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { pythonIcon } from '@jupyterlab/ui-components';
 import { Widget } from '@lumino/widgets';
+import { text } from '../common/language';
 import { Api } from '../panel/api';
 import { traindbgIcon } from '../panel/icon';
 import { Desk, Document } from './open';
@@ -40,25 +41,30 @@ export class Lab implements Desk {
     return there as Document;
   }
 
-  text(file: string, name: string, text: string): CodeEditor.IEditor {
-    const tab = this.tab(`traindbg-text-${file}`, () => textTab(needed(this.editors, 'has no editor'), name, file));
+  source(file: string, name: string, code: string): CodeEditor.IEditor {
+    const lack = (): string => text('this front end has no editor');
+    const tab = this.tab(`traindbg-text-${file}`, () => textTab(needed(this.editors, lack), name, file));
     const { editor, model } = tab.content as CodeEditorWrapper;
-    if (model.sharedModel.getSource() !== text) {
-      model.sharedModel.setSource(text);
+    if (model.sharedModel.getSource() !== code) {
+      model.sharedModel.setSource(code);
       editor.clearHistory(); // a reader's Ctrl+Z would take it out again
     }
     return editor;
   }
 
   markdown(reference: string, title: string, markdown: string): void {
-    const registry = needed(this.registry, 'shows no Markdown');
+    const registry = needed(this.registry, () => text('this front end shows no Markdown'));
     this.tab(`traindbg-page-${reference}`, () => pageTab(registry, title, reference, markdown));
   }
 
   warn(message: string, next: string): void {
-    const words = next ? `${message}; ${next}` : message;
-    const body = { title: 'There is nothing to open', body: words, buttons: [Dialog.okButton()] };
-    const all = { label: 'Show all', callback: () => void showDialog(body) };
+    const words = next ? text('{cause}; {next_step}', { cause: message, next_step: next }) : message;
+    const body = {
+      title: text('There is nothing to open'),
+      body: words,
+      buttons: [Dialog.okButton({ label: text('OK') })]
+    };
+    const all = { label: text('Show all'), callback: () => void showDialog(body) };
     Notification.warning(words, { autoClose: 15000, actions: words.length > MOST_SHOWN ? [all] : [] });
   }
 
@@ -88,7 +94,7 @@ function textTab(services: IEditorServices, name: string, path: string): MainAre
     editorOptions: { config: { readOnly: true, lineNumbers: true, searchWithCM: true } }
   });
   content.addClass('jp-traindbg-text');
-  return titled(content, `${name} (read only)`, path, pythonIcon);
+  return titled(content, text('{name} (read only)', { name }), path, pythonIcon);
 }
 
 function pageTab(registry: IRenderMimeRegistry, title: string, reference: string, markdown: string): MainAreaWidget {
@@ -108,9 +114,9 @@ function titled(content: Widget, label: string, caption: string, icon: typeof py
   return tab;
 }
 
-function needed<Service>(service: Service | null, lack: string): Service {
+function needed<Service>(service: Service | null, lack: () => string): Service {
   if (service === null) {
-    throw new Error(`this front end ${lack}`);
+    throw new Error(lack());
   }
   return service;
 }

@@ -82,7 +82,7 @@ class Small implements Desk {
     return { context: { path, ready: Promise.resolve() }, content: this.content };
   }
 
-  text(...said: [string, string, string]): CodeEditor.IEditor {
+  source(...said: [string, string, string]): CodeEditor.IEditor {
     this.shown.push(...said);
     return asEditor(this.editor);
   }

@@ -2,6 +2,7 @@
 
 import { CodeEditor } from '@jupyterlab/codeeditor';
 import { Notebook } from '@jupyterlab/notebook';
+import { text } from '../common/language';
 import { Opening, Refused } from '../panel/api';
 import { indexOf } from './cells';
 import { selectLine } from './line';
@@ -20,7 +21,7 @@ export interface Desk {
   /** Show a file of the server's directory. */
   document(path: string): Promise<Document>;
   /** Show a text that cannot be changed, in the tab that is there for `file`. */
-  text(file: string, name: string, text: string): CodeEditor.IEditor;
+  source(file: string, name: string, code: string): CodeEditor.IEditor;
   /** Show a page of docs. */
   markdown(reference: string, title: string, markdown: string): void;
   warn(message: string, next: string): void;
@@ -62,7 +63,7 @@ export class Opener {
   private async place(place: Place): Promise<void> {
     const answer = await this.desk.place(place.file);
     if (answer.opens === 'text') {
-      selectLine(this.desk.text(place.file, answer.name, answer.text), place.line);
+      selectLine(this.desk.source(place.file, answer.name, answer.text), place.line);
       return;
     }
     const { context, content } = await this.desk.document(answer.path);
@@ -81,9 +82,12 @@ export class Opener {
     });
     const index = indexOf(cells, place);
     if (index < 0) {
-      const name = place.cell === null ? 'The cell' : `In [${place.cell}]`;
-      const next = 'it was changed or deleted since: run it again, and look anew';
-      this.desk.warn(`${name} is not in ${path.split('/').pop()} any more`, next);
+      const notebook = path.split('/').pop() ?? '';
+      const gone =
+        place.cell === null
+          ? text('The cell is not in {notebook} any more', { notebook })
+          : text('In [{n}] is not in {notebook} any more', { n: place.cell, notebook });
+      this.desk.warn(gone, text('it was changed or deleted since: run it again, and look anew'));
       return;
     }
     notebook.deselectAll();

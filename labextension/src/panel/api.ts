@@ -3,6 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import { Excerpt } from '../common/format';
+import { text } from '../common/language';
 import { Listing } from './jobs';
 
 export interface Finding {
@@ -114,27 +115,29 @@ export class Api {
     return this.ask(`page${URLExt.objectToQueryString({ reference })}`);
   }
 
-  private async ask<T>(path: string, body?: object): Promise<T> {
+  private async ask<T>(path: string, sent?: object): Promise<T> {
     const url = URLExt.join(this.settings.baseUrl, 'jupyter-traindbg', path);
-    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+    const init = sent === undefined ? {} : { method: 'POST', body: JSON.stringify(sent) };
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(url, init, this.settings);
     } catch {
-      throw new Refused('the Jupyter server does not answer', 'is it still running?', 0);
+      throw new Refused(text('the Jupyter server does not answer'), text('is it still running?'), 0);
     }
-    const text = await response.text();
+    const body = await response.text();
     let answer: { message?: string; next_step?: string } = {};
     try {
-      answer = JSON.parse(text);
+      answer = JSON.parse(body);
     } catch {
-      answer = { message: `the server answered ${response.status} without JSON` };
+      answer = { message: text('the server answered {status} without JSON', { status: response.status }) };
     }
     if (!response.ok) {
       const missing = response.status === 404 && answer.next_step === undefined;
       throw new Refused(
-        missing ? 'this server has no jupyter-traindbg extension' : (answer.message ?? response.statusText),
-        missing ? 'install jupyter-traindbg where the Jupyter server runs, and restart it' : (answer.next_step ?? ''),
+        missing ? text('this server has no jupyter-traindbg extension') : (answer.message ?? response.statusText),
+        missing
+          ? text('install jupyter-traindbg where the Jupyter server runs, and restart it')
+          : (answer.next_step ?? ''),
         response.status
       );
     }

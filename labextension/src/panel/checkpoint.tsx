@@ -2,8 +2,10 @@
 
 import { Dialog, Notification, ReactWidget, showDialog } from '@jupyterlab/apputils';
 import React from 'react';
+import { text } from '../common/language';
 import { Api, Plan, Refused, Saved } from './api';
 import { planInWords, progress } from './plan';
+import { woven } from './woven';
 
 const ASK_EVERY_MS = 400;
 
@@ -27,11 +29,15 @@ class PlanBody extends ReactWidget implements Dialog.IBodyWidget<string> {
     return (
       <>
         <p>
-          The state of <strong>{this.job}</strong> is written to a directory on the job&#39;s host. The training goes on
-          afterwards.
+          {woven(
+            text("The state of {job} is written to a directory on the job's host. The training goes on afterwards.", {
+              job: '{job}'
+            }),
+            { job: <strong>{this.job}</strong> }
+          )}
         </p>
         <label>
-          Directory
+          {text('Directory')}
           <input
             className="jp-mod-styled"
             spellCheck={false}
@@ -55,16 +61,21 @@ class PlanBody extends ReactWidget implements Dialog.IBodyWidget<string> {
 /** Ask, write, wait. The result, or null where the person thought better of it. Throws `Refused`. */
 export async function checkpoint(api: Api, target: string, title: string, plan: Plan): Promise<Saved | null> {
   const asked = await showDialog({
-    title: 'Write an emergency checkpoint?',
+    title: text('Write an emergency checkpoint?'),
     body: new PlanBody(title, plan),
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Write the checkpoint' })],
+    buttons: [
+      Dialog.cancelButton({ label: text('Cancel') }),
+      Dialog.warnButton({ label: text('Write the checkpoint') })
+    ],
     focusNodeSelector: '.jp-traindbg-plan input'
   });
   if (!asked.button.accept || !asked.value) {
     return null;
   }
   const { task } = await api.checkpoint(target, asked.value);
-  const note = Notification.emit(`Checkpoint of ${title}: beginning`, 'in-progress', { autoClose: false });
+  const note = Notification.emit(text('Checkpoint of {job}: beginning', { job: title }), 'in-progress', {
+    autoClose: false
+  });
   try {
     for (;;) {
       const now = await api.task(task);
@@ -72,9 +83,12 @@ export async function checkpoint(api: Api, target: string, title: string, plan: 
         return now.result;
       }
       if (now.state === 'failed') {
-        throw new Refused(now.error?.message ?? 'it failed', now.error?.next_step ?? '', 422);
+        throw new Refused(now.error?.message ?? text('it failed'), now.error?.next_step ?? '', 422);
       }
-      Notification.update({ id: note, message: `Checkpoint of ${title}: ${progress(now)}` });
+      Notification.update({
+        id: note,
+        message: text('Checkpoint of {job}: {progress}', { job: title, progress: progress(now) })
+      });
       await new Promise(resolve => setTimeout(resolve, ASK_EVERY_MS));
     }
   } finally {

@@ -4,6 +4,7 @@ import { JupyterFrontEnd } from '@jupyterlab/application';
 import { InputDialog, Notification } from '@jupyterlab/apputils';
 import { Signal } from '@lumino/signaling';
 import React from 'react';
+import { text } from '../common/language';
 import { Api, Refused } from './api';
 import { checkpoint } from './checkpoint';
 import { Job, title } from './jobs';
@@ -15,52 +16,63 @@ import { DiagnosisResult, resultTab, TextResult } from './results';
 /** The buttons of a job, in order. */
 export function VERBS(model: JobsModel): readonly Verb[] {
   const enter = (job: Job): string | null =>
-    job.gone ? 'It has ended' : job.agent || job.why_not === null ? null : job.why_not;
-  const alive = (job: Job): string | null => (job.gone ? 'It has ended' : null);
+    job.gone ? text('It has ended') : job.agent || job.why_not === null ? null : job.why_not;
+  const alive = (job: Job): string | null => (job.gone ? text('It has ended') : null);
   return [
     {
       command: 'traindbg:attach',
-      label: 'Attach',
-      help: 'Attach in the current notebook, or a new one',
+      label: text('Attach'),
+      help: text('Attach in the current notebook, or a new one'),
       refusal: enter,
       primary: true
     },
     {
       command: 'traindbg:attach-new',
-      label: 'In a new notebook',
-      help: 'Attach in a new notebook',
+      label: text('In a new notebook'),
+      help: text('Attach in a new notebook'),
       refusal: enter
     },
     {
       command: 'traindbg:watch',
-      label: 'Watch',
-      help: 'Live curves in the current notebook, or a new one',
+      label: text('Watch'),
+      help: text('Live curves in the current notebook, or a new one'),
       refusal: enter
     },
     {
       command: 'traindbg:follow',
-      label: 'Follow',
-      help: 'Read its steps from here, without a notebook',
+      label: text('Follow'),
+      help: text('Read its steps from here, without a notebook'),
       refusal: job => (job.followed ? null : enter(job))
     },
     {
       command: 'traindbg:diagnose',
-      label: 'Diagnose',
-      help: 'What is wrong, who is to blame, what to do',
+      label: text('Diagnose'),
+      help: text('What is wrong, who is to blame, what to do'),
       refusal: alive
     },
-    { command: 'traindbg:stacks', label: 'Stacks', help: 'What every thread of every rank does', refusal: alive },
+    {
+      command: 'traindbg:stacks',
+      label: text('Stacks'),
+      help: text('What every thread of every rank does'),
+      refusal: alive
+    },
     {
       command: 'traindbg:checkpoint',
-      label: 'Checkpoint…',
-      help: 'Emergency checkpoint: save everything that the training needs to go on',
+      label: text('Checkpoint…'),
+      help: text('Emergency checkpoint: save everything that the training needs to go on'),
       refusal: job =>
-        enter(job) ?? (model.actions.allowed ? null : `${model.actions.message}; ${model.actions.next_step}`)
+        enter(job) ??
+        (model.actions.allowed
+          ? null
+          : text('{cause}; {next_step}', {
+              cause: model.actions.message ?? '',
+              next_step: model.actions.next_step ?? ''
+            }))
     },
     {
       command: 'traindbg:report',
-      label: 'Report',
-      help: 'One zip with what a maintainer would ask for, without secrets',
+      label: text('Report'),
+      help: text('One zip with what a maintainer would ask for, without secrets'),
       refusal: alive
     }
   ];
@@ -86,24 +98,39 @@ export class Commands {
   /** Add all commands; their names. */
   register(): string[] {
     const all: [string, string, string, (job: Job) => Promise<void>][] = [
-      ['traindbg:attach', 'Attach to a Training Job', 'attaching', job => this.inNotebook(job, false, 'current')],
+      [
+        'traindbg:attach',
+        text('Attach to a Training Job'),
+        text('attaching…'),
+        job => this.inNotebook(job, false, 'current')
+      ],
       [
         'traindbg:attach-new',
-        'Attach to a Training Job in a New Notebook',
-        'attaching',
+        text('Attach to a Training Job in a New Notebook'),
+        text('attaching…'),
         job => this.inNotebook(job, false, 'new')
       ],
-      ['traindbg:watch', 'Watch a Training Job', 'opening the live view', job => this.inNotebook(job, true, 'current')],
-      ['traindbg:follow', 'Follow a Training Job, or No Longer', 'attaching', job => this.follow(job)],
-      ['traindbg:diagnose', 'Diagnose a Training Job', 'diagnosing, about 3 s', job => this.diagnose(job)],
-      ['traindbg:stacks', 'Show the Stacks of a Training Job', 'reading stacks', job => this.stacks(job)],
+      [
+        'traindbg:watch',
+        text('Watch a Training Job'),
+        text('opening the live view…'),
+        job => this.inNotebook(job, true, 'current')
+      ],
+      ['traindbg:follow', text('Follow a Training Job, or No Longer'), text('attaching…'), job => this.follow(job)],
+      ['traindbg:diagnose', text('Diagnose a Training Job'), text('diagnosing, about 3 s…'), job => this.diagnose(job)],
+      ['traindbg:stacks', text('Show the Stacks of a Training Job'), text('reading stacks…'), job => this.stacks(job)],
       [
         'traindbg:checkpoint',
-        'Write an Emergency Checkpoint of a Training Job',
-        'checkpoint',
+        text('Write an Emergency Checkpoint of a Training Job'),
+        text('writing a checkpoint…'),
         job => this.checkpoint(job)
       ],
-      ['traindbg:report', 'Write a Report on a Training Job', 'writing the report', job => this.report(job)]
+      [
+        'traindbg:report',
+        text('Write a Report on a Training Job'),
+        text('writing the report…'),
+        job => this.report(job)
+      ]
     ];
     for (const [id, label, doing, execute] of all) {
       this.app.commands.addCommand(id, {
@@ -129,16 +156,18 @@ export class Commands {
         .find(verb => verb.command === id)
         ?.refusal?.(job) ?? null;
     if (refusal !== null) {
-      Notification.warning(`${title(job)}: ${refusal}`, { autoClose: 10000 });
+      Notification.warning(text('{what}: {words}', { what: title(job), words: refusal }), { autoClose: 10000 });
       return;
     }
-    this.underWay.set(job.name, `${doing}…`);
+    this.underWay.set(job.name, doing);
     this.changed.emit();
     try {
       await execute(job);
     } catch (error) {
-      const next = error instanceof Refused && error.nextStep ? `; ${error.nextStep}` : '';
-      Notification.error(`${title(job)}: ${(error as Error).message}${next}`, { autoClose: false });
+      const { message: cause } = error as Error;
+      const next_step = error instanceof Refused ? error.nextStep : '';
+      const words = next_step ? text('{cause}; {next_step}', { cause, next_step }) : cause;
+      Notification.error(text('{what}: {words}', { what: title(job), words }), { autoClose: false });
     } finally {
       this.underWay.delete(job.name);
       this.changed.emit();
@@ -153,14 +182,14 @@ export class Commands {
     }
     const jobs = target === undefined ? this.model.jobs : this.model.jobs.filter(job => job.name === target);
     if (jobs.length === 0) {
-      Notification.info('There is no such training job on this host just now.');
+      Notification.info(text('There is no such training job on this host just now.'));
       return null;
     }
     if (jobs.length === 1) {
       return jobs[0];
     }
-    const items = jobs.map(job => `${title(job)} (${job.name})`);
-    const choice = await InputDialog.getItem({ title: 'Which training job?', items });
+    const items = jobs.map(job => text('{what} ({words})', { what: title(job), words: job.name }));
+    const choice = await InputDialog.getItem({ title: text('Which training job?'), items });
     return choice.button.accept && choice.value !== null ? jobs[items.indexOf(choice.value)] : null;
   }
 
@@ -168,7 +197,9 @@ export class Commands {
     const ran = await this.notebooks.run(job.name, watch, where);
     if (ran.missing) {
       Notification.warning(
-        "The notebook's kernel has no jupyter-traindbg. Run %pip install jupyter-traindbg in it, or choose another kernel.",
+        text(
+          "The notebook's kernel has no jupyter-traindbg. Run %pip install jupyter-traindbg in it, or choose another kernel."
+        ),
         { autoClose: false }
       );
     }
@@ -179,25 +210,44 @@ export class Commands {
   }
 
   private async stacks(job: Job): Promise<void> {
-    const { text } = await this.api.stacks(job.name);
-    this.open('stacks', job, <TextResult heading={`Stacks of ${title(job)}`} text={text} taken={new Date()} />);
+    const { text: said } = await this.api.stacks(job.name);
+    const heading = text('Stacks of {job}', { job: title(job) });
+    this.open(
+      'stacks',
+      text('stacks: {job}', { job: title(job) }),
+      job,
+      <TextResult heading={heading} text={said} taken={new Date()} />
+    );
   }
 
   private async diagnose(job: Job): Promise<void> {
     const diagnosis = await this.api.diagnose(job.name);
-    const heading = `Diagnosis of ${title(job)}`;
-    this.open('diagnosis', job, <DiagnosisResult heading={heading} diagnosis={diagnosis} taken={new Date()} />);
+    const heading = text('Diagnosis of {job}', { job: title(job) });
+    this.open(
+      'diagnosis',
+      text('diagnosis: {job}', { job: title(job) }),
+      job,
+      <DiagnosisResult heading={heading} diagnosis={diagnosis} taken={new Date()} />
+    );
   }
 
   private async report(job: Job): Promise<void> {
-    const { path, text, index } = await this.api.report(job.name);
-    const download = { label: 'Download', callback: () => void this.download(path) };
-    const open = { label: 'Open', callback: () => void this.app.commands.execute('docmanager:open', { path: index }) };
-    Notification.success(`The report is ${path}`, { autoClose: false, actions: index ? [open, download] : [download] });
+    const { path, text: said, index } = await this.api.report(job.name);
+    const download = { label: text('Download'), callback: () => void this.download(path) };
+    const open = {
+      label: text('Open'),
+      callback: () => void this.app.commands.execute('docmanager:open', { path: index })
+    };
+    Notification.success(text('The report is {path}', { path }), {
+      autoClose: false,
+      actions: index ? [open, download] : [download]
+    });
+    const heading = text('Report on {job}', { job: title(job) });
     this.open(
       'report',
+      text('report: {job}', { job: title(job) }),
       job,
-      <TextResult heading={`Report on ${title(job)}: ${path}`} text={text} taken={new Date()} />
+      <TextResult heading={text('{what}: {words}', { what: heading, words: path })} text={said} taken={new Date()} />
     );
   }
 
@@ -211,19 +261,24 @@ export class Commands {
     if (saved === null) {
       return;
     }
-    const verified = saved.verified ? 'read again, all sums right' : 'READ AGAIN, AND DAMAGED';
-    Notification[saved.verified ? 'success' : 'error'](`Checkpoint in ${saved.directory}: ${verified}`, {
-      autoClose: false
-    });
+    const { directory } = saved;
+    Notification[saved.verified ? 'success' : 'error'](
+      saved.verified
+        ? text('Checkpoint in {directory}: read again, all sums right', { directory })
+        : text('Checkpoint in {directory}: READ AGAIN, AND DAMAGED', { directory }),
+      { autoClose: false }
+    );
+    const heading = text('Checkpoint of {job}', { job: title(job) });
     this.open(
       'checkpoint',
+      text('checkpoint: {job}', { job: title(job) }),
       job,
-      <TextResult heading={`Checkpoint of ${title(job)}`} text={saved.text} taken={new Date()} />
+      <TextResult heading={heading} text={saved.text} taken={new Date()} />
     );
   }
 
   /** Show a result; the next one of the same kind takes its place. */
-  private open(kind: string, job: Job, content: React.ReactElement): void {
+  private open(kind: string, label: string, job: Job, content: React.ReactElement): void {
     const id = `traindbg-${kind}-${job.name}`;
     for (const old of this.app.shell.widgets('main')) {
       if (old.id === id) {
@@ -231,7 +286,7 @@ export class Commands {
         break;
       }
     }
-    const tab = resultTab(id, `${kind}: ${title(job)}`, content);
+    const tab = resultTab(id, label, content);
     this.app.shell.add(tab, 'main');
     this.app.shell.activateById(id);
   }

@@ -5,6 +5,7 @@ import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { language, text } from '../common/language';
 import { Api } from './api';
 import { Commands, VERBS } from './commands';
 import { traindbgIcon } from './icon';
@@ -14,7 +15,6 @@ import { JobsPanel } from './panel';
 import { JobsStatus } from './status';
 
 const ID = 'jupyter-traindbg:plugin';
-const CATEGORY = 'Training jobs';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
@@ -47,16 +47,22 @@ const plugin: JupyterFrontEndPlugin<void> = {
     });
     commands.changed.connect(() => panel.update());
     const show = (): void => app.shell.activateById(panel.id);
-    app.shell.add(panel, 'left', { rank: 450, type: 'Training jobs' });
+    app.shell.add(panel, 'left', { rank: 450, type: text('Training jobs') });
     restorer?.add(panel, panel.id);
 
-    app.commands.addCommand('traindbg:show', { label: 'Show Training Jobs', icon: traindbgIcon, execute: show });
+    app.commands.addCommand('traindbg:show', {
+      label: text('Show Training Jobs'),
+      icon: traindbgIcon,
+      execute: show
+    });
     app.commands.addCommand('traindbg:refresh', {
-      label: 'Look for Training Jobs Now',
+      label: text('Look for Training Jobs Now'),
       execute: () => model.refresh()
     });
+    // The palette finds what begins with a Latin letter, and no other.
+    const category = language() === 'en' ? text('Training jobs') : `traindbg · ${text('Training jobs')}`;
     for (const command of ['traindbg:show', 'traindbg:refresh', ...commands.register()]) {
-      palette?.addItem({ command, category: CATEGORY });
+      palette?.addItem({ command, category });
     }
 
     const status = new JobsStatus(model, show);
@@ -66,7 +72,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     let notify = true;
     model.told.connect((_, news) => {
       if (notify && news.bad) {
-        Notification.warning(news.text, { autoClose: false, actions: [{ label: 'Show', callback: show }] });
+        Notification.warning(news.text, { autoClose: false, actions: [{ label: text('Show'), callback: show }] });
       }
     });
 

@@ -1,6 +1,7 @@
 // What the server tells of a training job, and what a page makes of it. No front end here.
 
-import { bytes, count, duration } from '../common/format';
+import { bytes, duration } from '../common/format';
+import { counted, pgettext, text } from '../common/language';
 
 export type Code = 'waiting' | 'training' | 'slow' | 'stalled' | 'hung' | 'diverged' | 'lost' | 'finished' | 'detached';
 
@@ -47,26 +48,26 @@ export interface Sign {
   tone: 'good' | 'warning' | 'bad' | 'quiet';
 }
 
-const SIGNS: Record<Code, Sign> = {
-  waiting: { word: 'waiting', glyph: '○', tone: 'quiet' },
-  training: { word: 'training', glyph: '●', tone: 'good' },
-  slow: { word: 'slow', glyph: '◐', tone: 'warning' },
-  stalled: { word: 'stalled', glyph: '▲', tone: 'bad' },
-  hung: { word: 'hung', glyph: '■', tone: 'bad' },
-  diverged: { word: 'diverged', glyph: '✖', tone: 'bad' },
-  lost: { word: 'lost', glyph: '✖', tone: 'bad' },
-  finished: { word: 'ended', glyph: '✔', tone: 'quiet' },
-  detached: { word: 'left', glyph: '○', tone: 'quiet' }
-};
+const SIGNS = (): Record<Code, Sign> => ({
+  waiting: { word: pgettext('ranks', 'waiting'), glyph: '○', tone: 'quiet' },
+  training: { word: text('training'), glyph: '●', tone: 'good' },
+  slow: { word: text('slow'), glyph: '◐', tone: 'warning' },
+  stalled: { word: text('stalled'), glyph: '▲', tone: 'bad' },
+  hung: { word: text('hung'), glyph: '■', tone: 'bad' },
+  diverged: { word: text('diverged'), glyph: '✖', tone: 'bad' },
+  lost: { word: text('lost'), glyph: '✖', tone: 'bad' },
+  finished: { word: text('ended'), glyph: '✔', tone: 'quiet' },
+  detached: { word: text('detached'), glyph: '○', tone: 'quiet' }
+});
 
 export function sign(job: Job): Sign {
   if (job.state) {
-    return SIGNS[job.state.code] ?? SIGNS.waiting;
+    return SIGNS()[job.state.code] ?? SIGNS().waiting;
   }
   if (job.gone) {
-    return SIGNS.finished;
+    return SIGNS().finished;
   }
-  return { word: job.agent ? 'no steps yet' : 'not attached', glyph: '○', tone: 'quiet' };
+  return { word: job.agent ? text('no steps yet') : text('not attached'), glyph: '○', tone: 'quiet' };
 }
 
 /** Whether somebody should look at it. */
@@ -77,11 +78,11 @@ export function inTrouble(job: Job): boolean {
 /** What people call it: the script that it runs, where its command line tells. */
 export function title(job: Job): string {
   if (job.kind === 'kernel') {
-    return `Notebook kernel ${job.name.replace(/^kernel:/, '').slice(0, 8)}`;
+    return text('Notebook kernel {id}', { id: job.name.replace(/^kernel:/, '').slice(0, 8) });
   }
   if (job.kind === 'ray') {
     const [id, address] = job.name.replace(/^ray:/, '').split('@');
-    return id ? `Ray job ${id}` : `Ray cluster ${address ?? ''}`;
+    return id ? text('Ray job {id}', { id }) : text('Ray cluster {address}', { address: address ?? '' });
   }
   const words = job.command.split(/\s+/);
   const script = [...words].find(word => /\.py$/.test(word));
@@ -98,27 +99,27 @@ export function title(job: Job): string {
 /** Of a Ray job it is not known from outside which processes are ranks. */
 function size(job: Job): string {
   if (job.kind === 'ray') {
-    return `${job.processes} process${job.processes === 1 ? '' : 'es'}`;
+    return counted('{n:,} process', '{n:,} processes', job.processes);
   }
-  return job.kind === 'launcher' ? count(job.ranks, 'rank') : `pid ${job.pid}`;
+  return job.kind === 'launcher' ? counted('{n:,} rank', '{n:,} ranks', job.ranks) : `pid ${job.pid}`;
 }
 
 /** One line of figures, smaller than the title. */
 export function summary(job: Job): string {
   const parts = [size(job)];
   if (job.gone) {
-    return 'has ended';
+    return text('has ended');
   }
   if (job.framework) {
     parts.push(job.framework);
   }
-  parts.push(`up ${duration(job.running_s)}`);
+  parts.push(text('up {time}', { time: duration(job.running_s) }));
   return parts.join(' · ');
 }
 
 export function memory(job: Job): string {
   const host = bytes(job.rss_bytes);
-  return job.cuda_bytes === null ? host : `${host} + ${bytes(job.cuda_bytes)} on GPU`;
+  return job.cuda_bytes === null ? host : text('{host} + {gpu} on GPU', { host, gpu: bytes(job.cuda_bytes) });
 }
 
 /** What goes into a status bar: the trouble if there is any, else how many there are. */
@@ -127,12 +128,15 @@ export function overall(jobs: readonly Job[]): { text: string; glyph: string; tr
   if (bad.length > 0) {
     const shown = sign(bad[0]);
     const kinds = new Set(bad.map(job => sign(job).word));
-    const text = `${bad.length} training ${bad.length === 1 ? 'job' : 'jobs'} ${kinds.size === 1 ? shown.word : 'in trouble'}`;
-    return { text, glyph: shown.glyph, trouble: true };
+    const words =
+      kinds.size === 1
+        ? counted('{n} training job {state}', '{n} training jobs {state}', bad.length, { state: shown.word })
+        : counted('{n} training job in trouble', '{n} training jobs in trouble', bad.length);
+    return { text: words, glyph: shown.glyph, trouble: true };
   }
   const here = jobs.filter(job => !job.gone).length;
-  const text = here === 0 ? 'no training job' : `${here} training ${here === 1 ? 'job' : 'jobs'}`;
-  return { text, glyph: here === 0 ? '○' : '●', trouble: false };
+  const words = here === 0 ? text('no training job') : counted('{n} training job', '{n} training jobs', here);
+  return { text: words, glyph: here === 0 ? '○' : '●', trouble: false };
 }
 
 /** What changed for the worse, or ended, between two looks: in words, for who is told. */
@@ -143,17 +147,21 @@ export function news(before: readonly Job[], now: readonly Job[]): { job: Job; t
     const old = known.get(job.name);
     known.delete(job.name);
     if (old === undefined) {
-      told.push({ job, text: `${title(job)} has appeared`, bad: false });
+      told.push({ job, text: text('{job} has appeared', { job: title(job) }), bad: false });
     } else if (inTrouble(job) && (!inTrouble(old) || old.state?.code !== job.state?.code)) {
-      told.push({ job, text: `${title(job)}: ${job.state?.words ?? sign(job).word}`, bad: true });
+      told.push({
+        job,
+        text: text('{what}: {words}', { what: title(job), words: job.state?.words ?? sign(job).word }),
+        bad: true
+      });
     } else if (inTrouble(old) && !inTrouble(job)) {
-      told.push({ job, text: `${title(job)} is ${sign(job).word} again`, bad: false });
+      told.push({ job, text: text('{job} is {state} again', { job: title(job), state: sign(job).word }), bad: false });
     } else if (job.gone && !old.gone) {
-      told.push({ job, text: `${title(job)} has ended`, bad: false });
+      told.push({ job, text: text('{job} has ended', { job: title(job) }), bad: false });
     }
   }
   for (const job of known.values()) {
-    told.push({ job, text: `${title(job)} has ended`, bad: false });
+    told.push({ job, text: text('{job} has ended', { job: title(job) }), bad: false });
   }
   return told;
 }

@@ -2,6 +2,7 @@
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { text } from '../common/language';
 import { cell } from './jobs';
 
 export type Where = 'current' | 'new';
@@ -37,7 +38,7 @@ export class Notebooks {
     }
     const active = notebook.activeCell;
     if (active === null) {
-      throw new Error('the notebook has no cell to write into');
+      throw new Error(text('the notebook has no cell to write into'));
     }
     active.model.sharedModel.setSource(source);
     await NotebookActions.run(notebook, sessionContext);
@@ -52,6 +53,6 @@ export class Notebooks {
   }
 }
 
-function isBlank(text: string | undefined): boolean {
-  return text !== undefined && text.trim() === '';
+function isBlank(source: string | undefined): boolean {
+  return source !== undefined && source.trim() === '';
 }

@@ -5,10 +5,12 @@ import { refreshIcon } from '@jupyterlab/ui-components';
 import { Message } from '@lumino/messaging';
 import React from 'react';
 import { bytes, number } from '../common/format';
+import { language, text } from '../common/language';
 import { inWords, path } from '../common/sparkline';
 import { traindbgIcon } from './icon';
 import { inTrouble, Job, memory, sign, summary, title } from './jobs';
 import { JobsModel } from './model';
+import { woven } from './woven';
 
 /** What can be done with a job: the command's name, what the button says, and what it is good for. */
 export interface Verb {
@@ -37,9 +39,10 @@ export class JobsPanel extends ReactWidget {
     this.id = 'traindbg-jobs';
     this.addClass('jp-traindbg-panel');
     this.title.icon = traindbgIcon;
-    this.title.caption = 'Training jobs';
+    this.title.caption = text('Training jobs');
+    this.node.lang = language();
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', 'Training jobs');
+    this.node.setAttribute('aria-label', text('Training jobs'));
     options.model.changed.connect(() => this.update());
     options.model.told.connect((_, news) => {
       this.announced = news.text;
@@ -69,12 +72,15 @@ export class JobsPanel extends ReactWidget {
     return (
       <>
         <div className="jp-traindbg-bar">
-          <h2>Training jobs{model.host && <span className="jp-traindbg-host"> on {model.host}</span>}</h2>
+          <h2>
+            {text('Training jobs')}
+            {model.host && <span className="jp-traindbg-host">{text(' on {host}', { host: model.host })}</span>}
+          </h2>
           <button
             type="button"
             className="jp-traindbg-icon-button"
-            title="Look again now"
-            aria-label="Look for training jobs now"
+            title={text('Look again now')}
+            aria-label={text('Look for training jobs now')}
             onClick={() => void model.refresh()}
           >
             <refreshIcon.react tag="span" />
@@ -85,15 +91,21 @@ export class JobsPanel extends ReactWidget {
         </div>
         {model.problem && (
           <div className="jp-traindbg-problem" role="alert">
-            <strong>{model.problem.message}</strong>
-            {model.problem.nextStep && <span>; {model.problem.nextStep}</span>}
+            {model.problem.nextStep ? (
+              woven(text('{cause}; {next_step}', { cause: '{cause}', next_step: '{next_step}' }), {
+                cause: <strong>{model.problem.message}</strong>,
+                next_step: <span>{model.problem.nextStep}</span>
+              })
+            ) : (
+              <strong>{model.problem.message}</strong>
+            )}
           </div>
         )}
         {!model.on && (
-          <p className="jp-traindbg-note">Looking is off in the settings; press the button above to look.</p>
+          <p className="jp-traindbg-note">{text('Looking is off in the settings; press the button above to look.')}</p>
         )}
         {model.jobs.length > 0 ? (
-          <ul className="jp-traindbg-list" aria-label="Training jobs" onKeyDown={walk}>
+          <ul className="jp-traindbg-list" aria-label={text('Training jobs')} onKeyDown={walk}>
             {sorted.map(job => (
               <Entry key={job.name} job={job} options={this.options} />
             ))}
@@ -103,7 +115,10 @@ export class JobsPanel extends ReactWidget {
         )}
         {model.looked && !model.actions.allowed && model.jobs.length > 0 && (
           <p className="jp-traindbg-note">
-            Read-only: {model.actions.message}. {capital(model.actions.next_step ?? '')}.
+            {text('Read-only: {why}. {what_to_do}.', {
+              why: model.actions.message ?? '',
+              what_to_do: capital(model.actions.next_step ?? '')
+            })}
           </p>
         )}
       </>
@@ -113,14 +128,19 @@ export class JobsPanel extends ReactWidget {
 
 function Empty(props: { looked: boolean }): React.ReactElement {
   if (!props.looked) {
-    return <p className="jp-traindbg-note">Looking…</p>;
+    return <p className="jp-traindbg-note">{text('Looking…')}</p>;
   }
   return (
     <div className="jp-traindbg-empty">
-      <p>No training runs on the server&#39;s host.</p>
+      <p>{text("No training runs on the server's host.")}</p>
       <p>
-        Start one: <code>python train.py</code>, <code>torchrun</code>, a notebook, a Ray job. It appears here by
-        itself; nothing has to be changed in it.
+        {woven(
+          text(
+            'Start one: {python}, {torchrun}, a notebook, a Ray job. It appears here by itself; nothing has to be changed in it.',
+            { python: '{python}', torchrun: '{torchrun}' }
+          ),
+          { python: <code>python train.py</code>, torchrun: <code>torchrun</code> }
+        )}
       </p>
     </div>
   );
@@ -156,8 +176,10 @@ function Entry(props: { job: Job; options: PanelOptions }): React.ReactElement {
         <p className="jp-traindbg-summary">{summary(job)}</p>
         {job.state && job.state.words !== shown.word && <p className="jp-traindbg-words">{job.state.words}</p>}
         <Figures job={job} />
-        {job.why_not && !job.agent && <p className="jp-traindbg-note">Cannot be attached to: {job.why_not}</p>}
-        <div className="jp-traindbg-verbs" role="group" aria-label={`Actions for ${title(job)}`}>
+        {job.why_not && !job.agent && (
+          <p className="jp-traindbg-note">{text('Cannot be attached to: {why}', { why: job.why_not })}</p>
+        )}
+        <div className="jp-traindbg-verbs" role="group" aria-label={text('Actions for {job}', { job: title(job) })}>
           {options.verbs.map(verb => (
             <VerbButton key={verb.command} verb={verb} job={job} run={options.run} busy={busy} />
           ))}
@@ -178,20 +200,26 @@ function Figures(props: { job: Job }): React.ReactElement {
     <dl className="jp-traindbg-figures">
       {job.step !== null && (
         <div>
-          <dt>step</dt>
+          <dt>{text('step')}</dt>
           <dd title={job.at}>{(job.own_step ?? job.step).toLocaleString('en')}</dd>
         </div>
       )}
       {line && (
         <div>
-          <dt>loss</dt>
+          <dt>{text('loss')}</dt>
           <dd>{number(last)}</dd>
         </div>
       )}
       {!job.gone && (
         <div>
-          <dt>memory</dt>
-          <dd title={job.rss_bytes === null ? undefined : `${bytes(job.rss_bytes)} resident, all processes`}>
+          <dt>{text('memory')}</dt>
+          <dd
+            title={
+              job.rss_bytes === null
+                ? undefined
+                : text('{size} resident, all processes', { size: bytes(job.rss_bytes) })
+            }
+          >
             {memory(job)}
           </dd>
         </div>
@@ -202,7 +230,7 @@ function Figures(props: { job: Job }): React.ReactElement {
           viewBox={`-2 -2 ${CHART.width + 4} ${CHART.height + 4}`}
           preserveAspectRatio="none"
           role="img"
-          aria-label={`Loss of the latest steps: ${inWords(job.loss, value => number(value))}`}
+          aria-label={text('Loss of the latest steps: {words}', { words: inWords(job.loss, value => number(value)) })}
         >
           <path d={line} vectorEffect="non-scaling-stroke" />
         </svg>
@@ -252,6 +280,6 @@ function walk(event: React.KeyboardEvent<HTMLElement>): void {
   }
 }
 
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+function capital(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -1,37 +1,64 @@
 // An emergency checkpoint in words: what it will be, and how far it is.
 
 import { bytes, duration, percent } from '../common/format';
+import { pgettext, text } from '../common/language';
 import type { Plan, Task } from './api';
 
 /** The plan as sentences. */
 export function planInWords(plan: Plan): [string, string][] {
   const rows: [string, string][] = [
-    ['Size', `${bytes(plan.bytes)} (${plan.kind})`],
-    ['Free space there', bytes(plan.free_bytes)],
+    [text('Size'), text('{what} ({words})', { what: bytes(plan.bytes), words: kind(plan.kind) })],
+    [text('Free space there'), bytes(plan.free_bytes)],
     [
-      'The training stands still for',
-      plan.pause_s === null ? 'one copy of its state in memory' : `about ${duration(plan.pause_s)}`
+      text('The training stands still for'),
+      plan.pause_s === null
+        ? text('one copy of its state in memory')
+        : text('about {time}', { time: duration(plan.pause_s) })
     ]
   ];
   if (plan.there !== 'nothing') {
-    rows.push(['There now', plan.there]);
+    rows.push([text('There now'), there(plan.there)]);
   }
   if (plan.still.length > 0) {
-    rows.push(['Makes no steps', `rank ${plan.still.join(', ')}: saved as it stands`]);
+    rows.push([text('Makes no steps'), text('rank {ranks}: saved as it stands', { ranks: list(plan.still) })]);
   }
   if (plan.missing.length > 0) {
-    rows.push(['Not in it', `rank ${plan.missing.join(', ')}`]);
+    rows.push([text('Not in it'), text('rank {ranks}', { ranks: list(plan.missing) })]);
   }
   if (plan.note) {
-    rows.push(['Note', plan.note]);
+    rows.push([text('Note'), plan.note]);
   }
   return rows;
+}
+
+/** What a checkpoint is, as its manifest has it. */
+function kind(name: string): string {
+  const words: Record<string, string> = { replicated: text('replicated'), sharded: text('sharded') };
+  return words[name] ?? name;
+}
+
+/** What is at the directory, which the server says in English. */
+function there(name: string): string {
+  const words: Record<string, string> = {
+    checkpoint: text('checkpoint'),
+    'empty directory': text('empty directory'),
+    'something else': text('something else')
+  };
+  return words[name] ?? name;
+}
+
+function list(ranks: number[]): string {
+  return ranks.join(pgettext('list', ', '));
 }
 
 /** How far a checkpoint is. */
 export function progress(task: Task): string {
   if (task.total_bytes === 0) {
-    return 'copying the state';
+    return text('copying the state');
   }
-  return `${bytes(task.done_bytes)} of ${bytes(task.total_bytes)}, ${percent(task.done_bytes / task.total_bytes)}`;
+  return text('{done} of {total}, {share}', {
+    done: bytes(task.done_bytes),
+    total: bytes(task.total_bytes),
+    share: percent(task.done_bytes / task.total_bytes)
+  });
 }

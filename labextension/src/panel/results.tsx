@@ -2,12 +2,23 @@
 
 import { MainAreaWidget, ReactWidget } from '@jupyterlab/apputils';
 import React from 'react';
-import { numbered } from '../common/format';
+import { clock, numbered } from '../common/format';
+import { language, pgettext, text } from '../common/language';
 import { Diagnosis, Finding } from './api';
 import { traindbgIcon } from './icon';
 import { Linked, pageOf, placeOf } from './linked';
 
-const SEVERITY = { critical: '■ critical', warning: '▲ warning', info: '● info' };
+const SIGNS = { critical: '■', warning: '▲', info: '●' };
+
+function severity(finding: Finding): string {
+  const words = { critical: text('critical'), warning: text('warning'), info: text('info') };
+  return `${SIGNS[finding.severity]} ${words[finding.severity]}`;
+}
+
+function confidence(finding: Finding): string {
+  const words: Record<string, string> = { high: text('high'), medium: text('medium'), low: text('low') };
+  return text('confidence {level}', { level: words[finding.confidence] ?? finding.confidence });
+}
 
 /** A tab called `label` with `content` in it. */
 export function resultTab(id: string, label: string, content: React.ReactElement): MainAreaWidget {
@@ -18,6 +29,7 @@ export function resultTab(id: string, label: string, content: React.ReactElement
   tab.title.icon = traindbgIcon;
   tab.title.closable = true;
   body.node.tabIndex = 0;
+  body.node.lang = language();
   body.node.setAttribute('role', 'document');
   body.node.setAttribute('aria-label', label);
   return tab;
@@ -27,25 +39,25 @@ export function TextResult(props: { heading: string; text: string; taken: Date }
   return (
     <>
       <h1>{props.heading}</h1>
-      <p className="jp-traindbg-note">Taken at {props.taken.toLocaleTimeString()}</p>
+      <p className="jp-traindbg-note">{text('Taken at {time}', { time: clock(props.taken) })}</p>
       <pre>{props.text}</pre>
     </>
   );
 }
 
 export function DiagnosisResult(props: { heading: string; diagnosis: Diagnosis; taken: Date }): React.ReactElement {
-  const { findings, text } = props.diagnosis;
+  const { findings } = props.diagnosis;
   return (
     <>
       <h1>{props.heading}</h1>
-      <p className="jp-traindbg-note">Taken at {props.taken.toLocaleTimeString()}</p>
-      {findings.length === 0 && <p className="jp-traindbg-healthy">✔ Nothing wrong was found.</p>}
+      <p className="jp-traindbg-note">{text('Taken at {time}', { time: clock(props.taken) })}</p>
+      {findings.length === 0 && <p className="jp-traindbg-healthy">✔ {text('Nothing wrong was found.')}</p>}
       {findings.map((finding, n) => (
         <Card key={n} finding={finding} root={n === 0} />
       ))}
       <details>
-        <summary>All of it as text</summary>
-        <pre>{text}</pre>
+        <summary>{text('All of it as text')}</summary>
+        <pre>{props.diagnosis.text}</pre>
       </details>
     </>
   );
@@ -56,11 +68,13 @@ function Card(props: { finding: Finding; root: boolean }): React.ReactElement {
   return (
     <section className={`jp-traindbg-card jp-mod-${finding.severity}`}>
       <h2>
-        <span className="jp-traindbg-severity">{SEVERITY[finding.severity]}</span> {finding.title}
+        <span className="jp-traindbg-severity">{severity(finding)}</span> {finding.title}
       </h2>
       <p className="jp-traindbg-note">
-        {finding.code} · confidence {finding.confidence}
-        {finding.who.length > 0 && <> · to look at: {finding.who.join(', ')}</>}
+        {finding.code} · {confidence(finding)}
+        {finding.who.length > 0 && (
+          <> · {text('to look at: {who}', { who: finding.who.join(pgettext('list', ', ')) })}</>
+        )}
         {finding.where && (
           <>
             {' '}
@@ -85,8 +99,8 @@ function Card(props: { finding: Finding; root: boolean }): React.ReactElement {
         </pre>
       )}
       {finding.cause && <p>{finding.cause}</p>}
-      <Points heading="Evidence" points={finding.evidence} />
-      <Points heading="What to do" points={finding.next_steps} numbered />
+      <Points heading={text('Evidence')} points={finding.evidence} />
+      <Points heading={text('What to do')} points={finding.next_steps} numbered />
     </section>
   );
 }

@@ -2,6 +2,7 @@
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import React from 'react';
+import { text } from '../common/language';
 import { overall } from './jobs';
 import { JobsModel } from './model';
 
@@ -16,16 +17,16 @@ export class JobsStatus extends ReactWidget {
   }
 
   protected override render(): React.ReactElement {
-    const { text, glyph, trouble } = overall(this.model.jobs);
+    const { text: words, glyph, trouble } = overall(this.model.jobs);
     return (
       <button
         type="button"
         className={trouble ? 'jp-mod-bad' : undefined}
-        title="Show the training jobs"
-        aria-label={`Training jobs: ${text}. Show them`}
+        title={text('Show the training jobs')}
+        aria-label={text('Training jobs: {words}. Show them', { words })}
         onClick={this.open}
       >
-        <span aria-hidden="true">{glyph}</span> {text}
+        <span aria-hidden="true">{glyph}</span> {words}
       </button>
     );
   }

@@ -1,5 +1,6 @@
 // One table: its rows in the order that is chosen, in the document too, and a filter in its caption.
 
+import { language, speaking, text } from '../common/language';
 import { captionOf, headsOf, onlyOf, placeOf, radioFor, rowsOf, Sort, sortOf, standsOut } from './markup';
 import { recall, remember } from './memory';
 import { ordered, passes } from './order';
@@ -12,10 +13,12 @@ export class Table {
   private readonly filter: HTMLInputElement | null = null;
   private typing = false;
   private readonly told = document.createElement('span');
+  private readonly language: string;
 
   /** Takes over from the style sheet. */
   constructor(private readonly node: HTMLTableElement) {
     this.given = rowsOf(node);
+    this.language = languageOf(node);
     adopted += 1;
     for (const radio of node.querySelectorAll<HTMLInputElement>('input[type=radio]')) {
       radio.name = `traindbg-table-${adopted}`; // a second view of the same output would share its group
@@ -37,8 +40,11 @@ export class Table {
     this.told.setAttribute('role', 'status');
     const input = document.createElement('input');
     input.type = 'search';
-    input.placeholder = 'filter';
-    input.setAttribute('aria-label', `filter the rows of ${words}`);
+    input.placeholder = this.say(() => text('filter'));
+    input.setAttribute(
+      'aria-label',
+      this.say(() => text('filter the rows of {table}', { table: words }))
+    );
     input.autocomplete = 'off';
     input.spellcheck = false;
     input.dataset.lmSuppressShortcuts = 'true';
@@ -57,6 +63,10 @@ export class Table {
     box.append(this.told, input);
     caption.append(box);
     return input;
+  }
+
+  private say(words: () => string): string {
+    return speaking(this.language, words);
   }
 
   /** Arrange it as the one was that stood here before. */
@@ -124,6 +134,12 @@ export class Table {
       );
     }
     const all = onlyOf(this.node)?.checked ? this.given.filter(standsOut) : this.given;
-    this.told.textContent = filter && `${all.filter(row => !row.hidden).length} of ${all.length} rows`;
+    const shown = all.filter(row => !row.hidden).length;
+    this.told.textContent = filter && this.say(() => text('{shown} of {all} rows', { shown, all: all.length }));
   }
+}
+
+/** The language of the result that the table is in; the page's, where it does not say. */
+function languageOf(table: HTMLTableElement): string {
+  return table.closest<HTMLElement>('.traindbg-view[lang]')?.lang ?? language();
 }

@@ -1,6 +1,7 @@
 // Findings as cards: how bad, in a word and a sign; who, where, the evidence, the cause, what to do now.
 
 import { Excerpt, numbered } from '../common/format';
+import { pgettext, text } from '../common/language';
 import { button, Child, el, linked } from './dom';
 
 export interface Step {
@@ -29,13 +30,13 @@ export interface Card {
 const MOST_WHO = 8;
 const MOST_LINES = 4;
 const SIGNS: Record<string, string> = { critical: '✖', warning: '▲', info: '●' };
-const LABELS: Record<string, string> = {
-  stacks: 'Show the stacks',
-  collectives: 'Show the collectives',
-  checkpoint: 'Save a checkpoint…',
-  first_nan: 'Arm first-NaN',
-  learning_rate: 'Learning rate…'
-};
+const LABELS = (): Record<string, string> => ({
+  stacks: text('Show the stacks'),
+  collectives: text('Show the collectives'),
+  checkpoint: text('Save a checkpoint…'),
+  first_nan: text('Arm first-NaN'),
+  learning_rate: text('Learning rate…')
+});
 
 /** Cards in the order given. `act` is called with what a button does; buttons that it does not know are left out. */
 export function showCards(cards: Card[], acts: Record<string, () => void>): HTMLElement {
@@ -52,28 +53,36 @@ function showCard(card: Card, acts: Record<string, () => void>): HTMLElement {
     el('span', { class: 'tdb-card-title', text: card.title })
   );
   const list = el('dl', { class: 'tdb-facts' });
-  row(list, 'who', card.who.length > 0 && people(card.who));
-  row(list, 'where', card.where && linked(card.link, el('code', { text: nearer(card.where), title: card.where })));
-  row(list, 'source', card.source && code(card.source));
-  row(list, 'evidence', lines(card.evidence));
-  row(list, 'cause', card.cause);
+  const labels = LABELS();
+  row(list, pgettext('of a finding', 'who'), card.who.length > 0 && people(card.who));
   row(
     list,
-    'next steps',
+    text('where'),
+    card.where && linked(card.link, el('code', { text: nearer(card.where), title: card.where }))
+  );
+  row(list, text('source'), card.source && code(card.source));
+  row(list, text('evidence'), lines(card.evidence));
+  row(list, text('cause'), card.cause);
+  row(
+    list,
+    text('next steps'),
     items(
       'ol',
       card.next_steps.map(step => step.text)
     )
   );
-  row(list, 'confidence', card.confidence);
-  row(list, 'reference', card.reference && linked(card.reference_link, card.reference));
+  row(list, text('confidence'), confidence(card));
+  row(list, text('reference'), card.reference && linked(card.reference_link, card.reference));
   const does = [...new Set(card.next_steps.map(step => step.does))].filter(
-    (name): name is string => name !== null && name in acts && name in LABELS
+    (name): name is string => name !== null && name in acts && name in labels
   );
-  const buttons = does.map(name => button(LABELS[name], acts[name], { attrs: { 'data-does': name } }));
+  const buttons = does.map(name => button(labels[name], acts[name], { attrs: { 'data-does': name } }));
   return el(
     'section',
-    { class: `tdb-card tdb-card-${known}`, attrs: { 'aria-label': `${card.word}: ${card.title}` } },
+    {
+      class: `tdb-card tdb-card-${known}`,
+      attrs: { 'aria-label': text('{what}: {words}', { what: card.word, words: card.title }) }
+    },
     head,
     list,
     buttons.length > 0 && el('div', { class: 'tdb-row' }, ...buttons),
@@ -94,6 +103,11 @@ export function nearer(where: string): string {
   return parts.length > 3 ? `…/${parts.slice(-2).join('/')}${rest ?? ''}` : where;
 }
 
+function confidence(card: Card): string {
+  const words: Record<string, string> = { high: text('high'), medium: text('medium'), low: text('low') };
+  return words[card.confidence] ?? card.confidence;
+}
+
 function code(source: Excerpt): HTMLElement {
   const rows = numbered(source).map(row => el(row.meant ? 'strong' : 'span', { text: row.text }));
   return el('pre', { class: 'tdb-source' }, ...rows);
@@ -101,8 +115,13 @@ function code(source: Excerpt): HTMLElement {
 
 /** The first ones by name; all of them where the pointer rests. */
 function people(who: string[]): HTMLElement {
-  const more = who.length > MOST_WHO ? ` and ${who.length - MOST_WHO} more` : '';
-  return el('span', { text: who.slice(0, MOST_WHO).join(', ') + more, title: more ? who.join(', ') : '' });
+  const list = (some: string[]): string => some.join(pgettext('list', ', '));
+  return who.length > MOST_WHO
+    ? el('span', {
+        text: text('{who} and {n} more', { who: list(who.slice(0, MOST_WHO)), n: who.length - MOST_WHO }),
+        title: list(who)
+      })
+    : el('span', { text: list(who) });
 }
 
 /** The first lines, and the others behind a fold: a card is to be read at a glance. */
@@ -115,7 +134,7 @@ function lines(texts: string[]): HTMLElement | null {
     'div',
     {},
     items('ul', texts.slice(0, MOST_LINES)),
-    el('details', {}, el('summary', { text: `${rest.length} more` }), items('ul', rest))
+    el('details', {}, el('summary', { text: text('{n} more', { n: rest.length }) }), items('ul', rest))
   );
 }
 

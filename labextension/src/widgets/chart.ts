@@ -2,6 +2,7 @@
 
 import uPlot from 'uplot';
 
+import { pgettext, text } from '../common/language';
 import { Curve, stacked } from './curvesData';
 import { drawMarks, EventMark } from './marks';
 import { blend, DASHES, Palette } from './palette';
@@ -162,23 +163,23 @@ export class Chart {
   /** The lines of the `i`-th of `curves`: one per rank, or greatest, median and least; one alone where the ranks do not differ. */
   private linesOf(curve: Curve, i: number, curves: Curve[], shown: Shown): Line[] {
     const { columns, ranks, x } = curve;
-    const own = curve.label.replace(/^learning rate, /, '');
+    const own = nameOf(curve);
     const dash = DASHES[i % DASHES.length];
     if (this.group === 'lr' && columns.length > 1 && columns.every(column => alike(column, columns[0]))) {
       const values = columns[ranks === null ? 1 : 0];
-      return [{ label: `${own}, all ranks`, colour: i, dash, values, width: WIDTH, x }];
+      return [{ label: text('{series}, all ranks', { series: own }), colour: i, dash, values, width: WIDTH, x }];
     }
     if (ranks === null) {
-      return ['max', 'median', 'min'].map((which, k) => {
-        const label = curves.length > 1 ? `${own}, ${which}` : which;
-        const look = which === 'median' ? { dash: [], width: WIDTH } : { dash: [2, 2], width: 0.6 };
+      return [text('max'), text('median'), text('min')].map((which, k) => {
+        const label = curves.length > 1 ? text('{series}, {which}', { series: own, which }) : which;
+        const look = k === 1 ? { dash: [], width: WIDTH } : { dash: [2, 2], width: 0.6 };
         return { label, colour: i, values: columns[2 - k], x, ...look };
       });
     }
     const several = new Set(curves.flatMap(other => other.ranks ?? [])).size > 1;
     return ranks.map((rank, k) => {
       const name = shown.rankName(rank);
-      const label = !several ? own : curves.length > 1 ? `${name}, ${own}` : name;
+      const label = !several ? own : curves.length > 1 ? text('{rank}, {series}', { rank: name, series: own }) : name;
       const look = { colour: several ? rank : i, dash: several || i > 0 ? dash : [], width: WIDTH };
       return { label, values: columns[k], x, ...look };
     });
@@ -356,11 +357,17 @@ export class Chart {
     }
     const x = drawing.data[0] as number[];
     const parts = drawing.lines.slice(0, 8).map((line, i) => `${line.label} ${this.values[i].textContent}`);
-    const where = x.length > 0 ? ` at ${formatX(shown.x, x[x.length - 1], shown.ahead)}` : '';
-    const bad = this.marks.length > 0 ? `; not finite at ${this.marks.length} points` : '';
+    const where = x.length > 0 ? formatX(shown.x, x[x.length - 1], shown.ahead) : '';
+    const what = where ? text('{label} at {where}', { label: this.label, where }) : this.label;
+    const words = [
+      text('{what}: {words}', { what, words: parts.join(pgettext('list', ', ')) }),
+      this.marks.length > 0 ? text('not finite at {n} points', { n: this.marks.length }) : ''
+    ];
     this.place.setAttribute(
       'aria-label',
-      `${this.label}${where}: ${parts.join(', ')}${bad}. Arrow keys read values, plus and minus zoom, 0 shows all.`
+      text('{words}. Arrow keys read values, plus and minus zoom, 0 shows all.', {
+        words: words.filter(Boolean).join(text('; '))
+      })
     );
   }
 
@@ -442,8 +449,19 @@ export class Chart {
     const at = Math.min(x.length - 1, Math.max(0, (this.cursor ?? x.length) + by));
     plot.setCursor({ left: plot.valToPos(x[at], 'x'), top: 10 });
     const values = drawing.lines.map(line => `${line.label} ${format(this.unit, line.values[at])}`);
-    this.hooks.say(`${formatX(shown.x, x[at], shown.ahead)}: ${values.join(', ')}`);
+    this.hooks.say(
+      text('{what}: {words}', {
+        what: formatX(shown.x, x[at], shown.ahead),
+        words: values.join(pgettext('list', ', '))
+      })
+    );
   }
+}
+
+/** What it is called below its chart, whose title says what these rates are. */
+function nameOf(curve: Curve): string {
+  const rates: Record<string, string> = { lr: pgettext('a rate', 'scheduled'), lr_effective: text('effective') };
+  return rates[curve.name] ?? curve.label;
 }
 
 /** Whether two lines are one on the chart: ranks that follow the same schedule. */

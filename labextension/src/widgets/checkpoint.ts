@@ -2,6 +2,7 @@
 
 import './views.css';
 
+import { text } from '../common/language';
 import { Card, showCards } from './cards';
 import { button, code, el, facts, fill, freshId, say, Trouble, keepKeys } from './dom';
 import { Channel, Mounted, View } from './view';
@@ -11,7 +12,7 @@ class CheckpointPanel {
     class: 'tdb-input tdb-path',
     attrs: { type: 'text', autocomplete: 'off', spellcheck: 'false' }
   });
-  private save = button('Save an emergency checkpoint…', () => this.plan(), { class: 'tdb-primary tdb-big' });
+  private save = button(text('Save an emergency checkpoint…'), () => this.plan(), { class: 'tdb-primary tdb-big' });
   private box = el('section', { class: 'tdb-confirm', attrs: { tabindex: '-1' } });
   private progress = el('div', { class: 'tdb-progress', attrs: { 'aria-live': 'polite' } });
   private bar = el('progress');
@@ -35,19 +36,21 @@ class CheckpointPanel {
         this.plan();
       }
     });
-    this.bar.setAttribute('aria-label', 'bytes written');
+    this.bar.setAttribute('aria-label', text('bytes written'));
     this.progress.append(this.bar, this.words);
     this.progress.hidden = true;
     this.box.hidden = true;
     root.append(
       el('p', {
         class: 'tdb-muted',
-        text: 'Saves model, optimizer, scheduler, random generators and loader positions of the running job, also of one that hangs. Nothing is written before you confirm.'
+        text: text(
+          'Saves model, optimizer, scheduler, random generators and loader positions of the running job, also of one that hangs. Nothing is written before you confirm.'
+        )
       }),
       el(
         'div',
         { class: 'tdb-row' },
-        el('label', { text: 'directory to make', attrs: { for: this.path.id } }),
+        el('label', { text: text('directory to make'), attrs: { for: this.path.id } }),
         this.path
       ),
       el('div', { class: 'tdb-row' }, this.save),
@@ -81,7 +84,7 @@ class CheckpointPanel {
       progress: () => this.moved(content),
       saved: () => this.saved(content),
       verified: () => this.showVerified(content),
-      refused: () => this.ended(() => this.trouble.show(content.text, content.next_step, 'Refused')),
+      refused: () => this.ended(() => this.trouble.show(content.text, content.next_step, text('Refused'))),
       invalid: () => this.ended(() => this.trouble.show(content.text, content.next_step)),
       failed: () => this.ended(() => this.trouble.show(content.text, content.next_step, content.what))
     };
@@ -95,7 +98,7 @@ class CheckpointPanel {
     const replace = el('input', { attrs: { type: 'checkbox' } });
     const mixed = el('input', { attrs: { type: 'checkbox' } });
     const go = button(
-      'Save it now',
+      text('Save it now'),
       () =>
         this.channel.send({ do: 'save', plan: content.plan, overwrite: replace.checked, allow_mixed: mixed.checked }),
       { class: 'tdb-primary tdb-go' }
@@ -105,26 +108,26 @@ class CheckpointPanel {
     };
     replace.addEventListener('change', allow);
     allow();
-    const heading = el('h4', { text: 'Save this checkpoint?', attrs: { id: freshId('tdb-plan') } });
+    const heading = el('h4', { text: text('Save this checkpoint?'), attrs: { id: freshId('tdb-plan') } });
     this.box.setAttribute('aria-labelledby', heading.id);
     fill(
       this.box,
       heading,
       facts(content.facts as [string, string][]),
-      el('ul', {}, ...content.lines.map((text: string) => el('li', { text }))),
-      ...against.map(text => el('p', { class: 'tdb-is-critical', text: `✖ ${text}` })),
-      content.replace && el('p', {}, el('label', {}, replace, ' replace what is there')),
+      el('ul', {}, ...content.lines.map((line: string) => el('li', { text: line }))),
+      ...against.map(line => el('p', { class: 'tdb-is-critical', text: `✖ ${line}` })),
+      content.replace && el('p', {}, el('label', {}, replace, ` ${text('replace what is there')}`)),
       el(
         'details',
         {},
-        el('summary', { text: 'more' }),
-        el('label', {}, mixed, ' also where the ranks are at different steps (its manifest says so)')
+        el('summary', { text: text('more') }),
+        el('label', {}, mixed, ` ${text('also where the ranks are at different steps (its manifest says so)')}`)
       ),
       el(
         'div',
         { class: 'tdb-row' },
         go,
-        button('Cancel', () => this.cancel())
+        button(text('Cancel'), () => this.cancel())
       )
     );
     this.box.hidden = false;
@@ -160,35 +163,40 @@ class CheckpointPanel {
 
   private saved(content: any): void {
     this.ended(() => this.trouble.clear());
-    const verify = button('Verify every byte', () => this.channel.send({ do: 'verify' }), { class: 'tdb-small' });
-    say(this.verified, content.verifying ? 'reading it again to verify it…' : 'not verified yet: it is large');
+    const verify = button(text('Verify every byte'), () => this.channel.send({ do: 'verify' }), { class: 'tdb-small' });
+    say(
+      this.verified,
+      content.verifying ? text('reading it again to verify it…') : text('not verified yet: it is large')
+    );
     this.verified.className = 'tdb-verified';
     fill(
       this.result,
       el(
         'section',
-        { class: 'tdb-done', attrs: { 'aria-label': 'The checkpoint that was saved' } },
-        el('h4', { text: '✔ Saved' }),
+        { class: 'tdb-done', attrs: { 'aria-label': text('The checkpoint that was saved') } },
+        el('h4', { text: `✔ ${text('Saved')}` }),
         facts(content.facts as [string, string][]),
-        ...content.notes.map((text: string) => el('p', { class: 'tdb-muted', text })),
+        ...content.notes.map((line: string) => el('p', { class: 'tdb-muted', text: line })),
         el('div', { class: 'tdb-row' }, this.verified, verify)
       ),
       content.cards.length > 0 && showCards(content.cards as Card[], {}),
-      el('h3', { class: 'tdb-head3', text: 'How to go on from it' }),
+      el('h3', { class: 'tdb-head3', text: text('How to go on from it') }),
       ...content.code.map((one: { what: string; code: string }) => code(one.code, one.what))
     );
   }
 
   private showVerified(content: any): void {
     const sign = content.good === null ? '▲ ' : content.good ? '✔ ' : '✖ ';
-    say(this.verified, sign + [content.words, ...content.files].join('; '));
+    say(this.verified, sign + [content.words, ...content.files].join(text('; ')));
     this.verified.className = `tdb-verified ${content.good === null ? 'tdb-is-warning' : content.good ? 'tdb-is-good' : 'tdb-is-critical'}`;
   }
 }
 
 export const CHECKPOINT: View = {
   name: 'checkpoint',
-  label: 'Checkpoint',
+  get label() {
+    return text('Checkpoint');
+  },
   mount(root: HTMLElement, channel: Channel): Mounted {
     const view = new CheckpointPanel(root, channel);
     return { show: () => undefined, hide: () => undefined, dispose: () => view.dispose() };

@@ -1,5 +1,6 @@
 // The widget in the page: state line, buttons, tabs; which view is seen, and the messages to and from each.
 
+import { language, speak, text } from '../common/language';
 import { StateLine, JobState } from './stateLine';
 import { Tabs } from './tabs';
 import { Channel, Mounted, View } from './view';
@@ -14,6 +15,8 @@ export interface WidgetModel {
 
 interface About {
   id: string;
+  /** The kernel's; none in a notebook of an older version. */
+  language?: string;
   job: string;
   views: string[];
   view: string;
@@ -25,13 +28,16 @@ interface About {
 const ALIVE_MS = 10_000;
 const WELCOME_MS = 4_000;
 const SILENT_MS = 45_000;
-const GONE = 'The kernel of this view has ended. What was seen last is below; run the cell again to go on.';
-const SILENT = 'The kernel has not answered for a while. What was seen last is below.';
-const DEAF =
-  'No kernel hears this page now. Where one is busy in a cell, the curves move on and the buttons act when the cell ends ' +
-  '(ipykernel 7.1 or newer and JupyterLab 4.4 or newer hear them at once).';
+const GONE = (): string =>
+  text('The kernel of this view has ended. What was seen last is below; run the cell again to go on.');
+const SILENT = (): string => text('The kernel has not answered for a while. What was seen last is below.');
+const DEAF = (): string =>
+  text(
+    'No kernel hears this page now. Where one is busy in a cell, the curves move on and the buttons act when the cell ends (ipykernel 7.1 or newer and JupyterLab 4.4 or newer hear them at once).'
+  );
 
 export function mountWatch(model: WidgetModel, el: HTMLElement, known: View[]): () => void {
+  speak((model.get('about') as About).language); // this bundle is the widget's own: see speak
   const watch = new Watch(model, el, known);
   return () => watch.dispose();
 }
@@ -42,7 +48,7 @@ class Watch {
   private line = new StateLine();
   private note = document.createElement('p');
   private picture = document.createElement('img');
-  private pause = button('Pause', 'tdb-pause');
+  private pause = button(text('Pause'), 'tdb-pause');
   private tabs: Tabs;
   private mounted: Record<string, Mounted> = {};
   private listeners: Record<string, Set<(content: any, buffers: DataView[]) => void>> = {};
@@ -66,9 +72,10 @@ class Watch {
       .filter((view): view is View => view !== undefined);
     this.root.className = 'tdb-watch';
     this.root.dataset.widget = about.id;
+    this.root.lang = language();
     this.root.setAttribute('role', 'region');
-    this.root.setAttribute('aria-label', `Watch of ${about.job}`);
-    this.tabs = new Tabs(this.views, `tdb-${this.page}`, 'Views of the job', name => this.onSelect(name));
+    this.root.setAttribute('aria-label', text('Watch of {job}', { job: about.job }));
+    this.tabs = new Tabs(this.views, `tdb-${this.page}`, text('Views of the job'), name => this.onSelect(name));
     this.note.className = 'tdb-note';
     this.note.setAttribute('role', 'status');
     this.note.hidden = true;
@@ -106,7 +113,7 @@ class Watch {
     head.className = 'tdb-head';
     const job = document.createElement('span');
     job.className = 'tdb-job';
-    job.textContent = `job ${about.job}`;
+    job.textContent = text('job {job}', { job: about.job });
     job.title = about.job;
     head.append(this.line.node, job, this.pause);
     this.pause.addEventListener('click', () => this.tell({ kind: 'pause', paused: !this.about.paused }));
@@ -175,7 +182,7 @@ class Watch {
     } catch {
       this.gone = true; // there is no way back: a comm that is closed stays so
       this.pause.disabled = true;
-      this.showNote(GONE);
+      this.showNote(GONE());
     }
   }
 
@@ -184,7 +191,7 @@ class Watch {
       this.tell({ kind: 'alive' });
       const silent = this.welcomed && Date.now() - this.heardAt > SILENT_MS;
       if (silent) {
-        this.showNote(SILENT);
+        this.showNote(SILENT());
       }
     }
   }
@@ -199,7 +206,7 @@ class Watch {
     }
     this.heardAt = Date.now();
     this.hidePicture();
-    if (this.note.textContent === SILENT) {
+    if (this.note.textContent === SILENT()) {
       this.showNote('');
     }
     if (message?.view === '') {
@@ -222,14 +229,16 @@ class Watch {
 
   private onAbout = (): void => {
     const { paused, stopped } = this.about;
-    this.pause.textContent = paused ? 'Resume' : 'Pause';
-    this.pause.title = paused ? 'Show what has come meanwhile, and go on' : 'Let the view stand still; the job goes on';
+    this.pause.textContent = paused ? text('Resume') : text('Pause');
+    this.pause.title = paused
+      ? text('Show what has come meanwhile, and go on')
+      : text('Let the view stand still; the job goes on');
     this.pause.setAttribute('aria-pressed', String(paused));
     this.pause.disabled = stopped;
     this.root.classList.toggle('tdb-paused', paused);
     this.root.classList.toggle('tdb-stopped', stopped);
     if (stopped) {
-      this.showNote('This watch was stopped; what it saw is below.');
+      this.showNote(text('This watch was stopped; what it saw is below.'));
     }
   };
 
@@ -242,7 +251,7 @@ class Watch {
 
   private lateWelcome(): void {
     if (!this.welcomed) {
-      this.showNote(DEAF);
+      this.showNote(DEAF());
       this.showPicture();
     }
   }
@@ -253,7 +262,7 @@ class Watch {
     if (this.heardAt === 0 && drawn && drawn.byteLength > 0) {
       const bytes = drawn.buffer.slice(drawn.byteOffset, drawn.byteOffset + drawn.byteLength) as ArrayBuffer;
       this.picture.src = URL.createObjectURL(new Blob([bytes], { type: 'image/png' }));
-      this.picture.alt = `The last state: ${(this.model.get('state') as JobState).words}`;
+      this.picture.alt = text('The last state: {words}', { words: (this.model.get('state') as JobState).words });
       this.picture.hidden = false;
     }
   }

@@ -2,6 +2,7 @@
 
 import 'uplot/dist/uPlot.min.css';
 
+import { pgettext, text } from '../common/language';
 import { Chart, Shown } from './chart';
 import * as kept from './kept';
 import { Curve, Curves, decode, Message } from './curvesData';
@@ -11,20 +12,22 @@ import { ALL, panned, parseRanks, Range, zoomed } from './range';
 import { Channel, Mounted, View } from './view';
 import { formatX, stepWords } from './words';
 
-const GROUPS: Record<string, string> = {
-  loss: 'Loss',
-  lr: 'Learning rate',
-  grad_norm: 'Gradient norm',
-  time: 'Step time',
-  memory: 'Memory',
-  gpu: 'GPU utilisation'
-};
+const GROUPS = (): Record<string, string> => ({
+  loss: text('Loss'),
+  lr: text('Learning rate'),
+  grad_norm: text('Gradient norm'),
+  time: text('Step time'),
+  memory: text('Memory'),
+  gpu: text('GPU utilisation')
+});
 const MOST_POINTS = 1200;
 const MOST_EVENTS = 300;
 
 export const CURVES: View = {
   name: 'curves',
-  label: 'Curves',
+  get label() {
+    return text('Curves');
+  },
   mount: (root, channel) => new CurvesView(root, channel)
 };
 
@@ -55,7 +58,7 @@ class CurvesView implements Mounted {
   private summary = document.createElement('summary');
   private aloud = document.createElement('div');
   private xAxis = document.createElement('select');
-  private stepOption = new Option('step', 'step');
+  private stepOption = new Option(text('step'), 'step');
   private logScale = document.createElement('input');
   private ranksField = document.createElement('input');
   private ranksNote = document.createElement('span');
@@ -177,19 +180,24 @@ class CurvesView implements Mounted {
 
   private onAbout(about: About): void {
     this.about = about;
-    this.stepOption.text = about.ahead === null ? 'step since the attach' : 'step';
+    this.stepOption.text = about.ahead === null ? text('step since the attach') : text('step');
     this.listEvents();
     this.names = new Map(about.ranks);
-    this.ranksField.placeholder = about.ranks.length > about.few ? 'all: band' : 'all';
-    const few = about.silent.slice(0, 4).map(([rank, why]) => `${this.rankName(rank)}: ${why}`);
-    const more = about.silent.length > few.length ? `; and ${about.silent.length - few.length} more` : '';
-    this.silentNote.textContent = few.length > 0 ? `No answer from ${few.join('; ')}${more}` : '';
+    this.ranksField.placeholder = about.ranks.length > about.few ? text('all: band') : pgettext('groups', 'all');
+    const few = about.silent
+      .slice(0, 4)
+      .map(([rank, why]) => text('{what}: {words}', { what: this.rankName(rank), words: why }));
+    const who = few.join(text('; '));
+    const more = about.silent.length - few.length;
+    const silent =
+      more > 0 ? text('No answer from {who}; and {n} more', { who, n: more }) : text('No answer from {who}', { who });
+    this.silentNote.textContent = few.length > 0 ? silent : '';
     this.silentNote.hidden = few.length === 0;
-    this.ranksNote.textContent = `of ${about.ranks.length}`;
+    this.ranksNote.textContent = text('of {n}', { n: about.ranks.length });
   }
 
   private rankName(rank: number): string {
-    return this.names.get(rank) ?? `rank ${rank}`;
+    return this.names.get(rank) ?? text('rank {rank}', { rank });
   }
 
   // --- what is drawn ---------------------------------------------------------------------------------------------
@@ -225,7 +233,7 @@ class CurvesView implements Mounted {
     };
     this.grid.dataset.range = this.range.first === null ? 'all' : `${min}..${max}`;
     this.offerMemory();
-    const groups = Object.keys(GROUPS).filter(group => this.curves.groups.includes(group));
+    const groups = Object.keys(GROUPS()).filter(group => this.curves.groups.includes(group));
     for (const group of groups) {
       const curves = this.chosen(group);
       this.chart(group).show(curves, shown);
@@ -261,7 +269,7 @@ class CurvesView implements Mounted {
   private chart(group: string): Chart {
     let chart = this.charts.get(group);
     if (!chart) {
-      chart = new Chart(group, GROUPS[group], this.root.id, () => this.colours, {
+      chart = new Chart(group, GROUPS()[group], this.root.id, () => this.colours, {
         zoom: (first, last) => this.look({ first, last }),
         scroll: (factor, about) => this.look(zoomed(this.range, this.extent, factor, about)),
         pan: share => this.look(panned(this.range, this.extent, share)),
@@ -269,7 +277,7 @@ class CurvesView implements Mounted {
         say: words => (this.aloud.textContent = words)
       });
       this.charts.set(group, chart);
-      const order = Object.keys(GROUPS);
+      const order = Object.keys(GROUPS());
       const next = [...this.charts.keys()]
         .filter(g => order.indexOf(g) > order.indexOf(group))
         .sort((a, b) => order.indexOf(a) - order.indexOf(b))[0];
@@ -295,8 +303,9 @@ class CurvesView implements Mounted {
   }
 
   private listEvents(): void {
-    const since = this.about.ahead === null ? ', steps since the attach' : '';
-    this.summary.textContent = `Events (${this.events.length})${since}`;
+    const n = this.events.length;
+    this.summary.textContent =
+      this.about.ahead === null ? text('Events ({n}), steps since the attach', { n }) : text('Events ({n})', { n });
     this.details.hidden = this.events.length === 0;
     const items = [...this.events].reverse().map(event => {
       const item = document.createElement('li');
@@ -304,8 +313,11 @@ class CurvesView implements Mounted {
       go.type = 'button';
       go.className = 'tdb-event';
       go.dataset.kind = event.kind;
-      go.textContent = `${EVENT_SIGNS[event.kind] ?? '•'} ${stepWords(event.step, this.about.ahead)}: ${event.text}`;
-      go.title = 'Show the steps around it';
+      go.textContent = `${EVENT_SIGNS[event.kind] ?? '•'} ${text('{what}: {words}', {
+        what: stepWords(event.step, this.about.ahead),
+        words: event.text
+      })}`;
+      go.title = text('Show the steps around it');
       go.addEventListener('click', () => this.lookAround(event));
       item.append(go);
       return item;
@@ -320,7 +332,10 @@ class CurvesView implements Mounted {
       first: Math.max(this.extent[0], at - width),
       last: Math.min(Math.max(this.extent[1], at), at + width)
     });
-    this.aloud.textContent = `${formatX(this.x, at, this.about.ahead)}: ${event.text}`;
+    this.aloud.textContent = text('{what}: {words}', {
+      what: formatX(this.x, at, this.about.ahead),
+      words: event.text
+    });
   }
 
   // --- controls --------------------------------------------------------------------------------------------------
@@ -329,28 +344,28 @@ class CurvesView implements Mounted {
     const bar = document.createElement('div');
     bar.className = 'tdb-curves-bar';
     bar.setAttribute('role', 'toolbar');
-    bar.setAttribute('aria-label', 'Curves');
+    bar.setAttribute('aria-label', text('Curves'));
     bar.append(
       this.xSelect(),
       this.logBox(),
       this.ranksBox(),
       this.memoryBox(),
-      this.act('−', 'Zoom out', () => this.look(zoomed(this.range, this.extent, 2))),
-      this.act('+', 'Zoom in', () => this.look(zoomed(this.range, this.extent, 0.5))),
-      this.act('◀', 'Earlier', () => this.look(panned(this.range, this.extent, -0.5))),
-      this.act('▶', 'Later', () => this.look(panned(this.range, this.extent, 0.5))),
-      this.act('All', 'Show all steps, and follow', () => this.look(ALL))
+      this.act('−', text('Zoom out'), () => this.look(zoomed(this.range, this.extent, 2))),
+      this.act('+', text('Zoom in'), () => this.look(zoomed(this.range, this.extent, 0.5))),
+      this.act('◀', text('Earlier'), () => this.look(panned(this.range, this.extent, -0.5))),
+      this.act('▶', text('Later'), () => this.look(panned(this.range, this.extent, 0.5))),
+      this.act(text('All'), text('Show all steps, and follow'), () => this.look(ALL))
     );
     this.grid.className = 'tdb-grid';
     this.empty.className = 'tdb-empty';
-    this.empty.textContent = 'Waiting for the first step…';
+    this.empty.textContent = text('Waiting for the first step…');
     this.silentNote.className = 'tdb-note';
     this.silentNote.hidden = true;
     this.aloud.className = 'tdb-aloud';
     this.aloud.setAttribute('aria-live', 'polite');
     this.details.className = 'tdb-events';
     this.details.open = true;
-    this.list.setAttribute('aria-label', 'Events, newest first');
+    this.list.setAttribute('aria-label', text('Events, newest first'));
     this.details.append(this.summary, this.list);
     this.grid.append(this.details); // after the charts, where there is often room
     this.listEvents();
@@ -360,13 +375,13 @@ class CurvesView implements Mounted {
   private xSelect(): HTMLElement {
     const select = this.xAxis;
     select.className = 'tdb-x';
-    select.append(this.stepOption, new Option('time', 'time'));
+    select.append(this.stepOption, new Option(text('time'), 'time'));
     select.addEventListener('change', () => {
       this.x = select.value === 'time' ? 'time' : 'step';
       this.curves.whole([]);
       this.look(ALL);
     });
-    return labelled('x axis', select);
+    return labelled(text('x axis'), select);
   }
 
   private logBox(): HTMLElement {
@@ -378,7 +393,7 @@ class CurvesView implements Mounted {
       this.keep();
       this.drawSoon();
     });
-    const label = labelled('log scale', box);
+    const label = labelled(text('log scale'), box);
     label.append(...[...label.childNodes].reverse()); // the box before its words
     return label;
   }
@@ -387,13 +402,13 @@ class CurvesView implements Mounted {
     this.ranksField.type = 'text';
     this.ranksField.className = 'tdb-ranks';
     this.ranksField.size = 8;
-    this.ranksField.placeholder = 'all';
-    this.ranksField.title = 'Which ranks to draw one by one, for example 0-3, 7';
+    this.ranksField.placeholder = pgettext('groups', 'all');
+    this.ranksField.title = text('Which ranks to draw one by one, for example 0-3, 7');
     this.ranksNote.className = 'tdb-muted';
     this.ranksNote.setAttribute('role', 'status');
     this.ranksField.addEventListener('change', () => this.chooseRanks());
     this.ranksField.addEventListener('keydown', event => event.stopPropagation());
-    const label = labelled('ranks', this.ranksField);
+    const label = labelled(text('ranks'), this.ranksField);
     label.append(this.ranksNote);
     return label;
   }
@@ -403,7 +418,7 @@ class CurvesView implements Mounted {
     const chosen = parseRanks(this.ranksField.value, known, this.about.few);
     const wrong = typeof chosen === 'string';
     this.ranksField.setAttribute('aria-invalid', String(wrong));
-    this.ranksNote.textContent = wrong ? chosen : `of ${known.length}`;
+    this.ranksNote.textContent = wrong ? chosen : text('of {n}', { n: known.length });
     if (!wrong) {
       this.ranks = chosen;
       this.want();
@@ -417,7 +432,7 @@ class CurvesView implements Mounted {
       this.drawSoon();
     });
     this.memoryLabel.className = 'tdb-field';
-    this.memoryLabel.append('memory ', this.memorySelect);
+    this.memoryLabel.append(`${text('memory')} `, this.memorySelect);
     this.memoryLabel.hidden = true;
     return this.memoryLabel;
   }

@@ -1,6 +1,6 @@
 // A table whose sorting and filter stay as they are when its rows are replaced, and when the page is loaded again.
 
-import { count } from '../common/format';
+import { counted, text } from '../common/language';
 import { button, el, freshId, linked, say } from './dom';
 import * as kept from './kept';
 
@@ -41,7 +41,13 @@ export class DataTable<Row> {
   constructor(
     caption: string,
     private columns: Column<Row>[],
-    private options: { keep: string; sort?: string; down?: boolean; noun?: string; height?: string } = { keep: '' }
+    private options: {
+      keep: string;
+      sort?: string;
+      down?: boolean;
+      counts?: (n: number) => string;
+      height?: string;
+    } = { keep: '' }
   ) {
     const before = options.keep ? (kept.get('tables', options.keep) as Kept | undefined) : undefined;
     const known = before && columns.some(column => column.name === before.by);
@@ -50,7 +56,7 @@ export class DataTable<Row> {
     const id = freshId('tdb-filter');
     this.filter = el('input', {
       class: 'tdb-input tdb-filter',
-      attrs: { type: 'search', id, placeholder: 'filter', autocomplete: 'off', spellcheck: 'false' }
+      attrs: { type: 'search', id, placeholder: text('filter'), autocomplete: 'off', spellcheck: 'false' }
     });
     this.filter.value = known ? before.filter : '';
     this.filter.addEventListener('input', () => this.changed());
@@ -70,7 +76,7 @@ export class DataTable<Row> {
         attrs: {
           tabindex: '0',
           role: 'region',
-          'aria-label': `${caption}, scrolls`,
+          'aria-label': text('{table}, scrolls', { table: caption }),
           style: `max-height: ${options.height ?? '320px'}`
         }
       },
@@ -83,7 +89,7 @@ export class DataTable<Row> {
         'div',
         { class: 'tdb-row tdb-data-head' },
         el('strong', { text: caption }),
-        el('label', { class: 'tdb-unseen', text: `Filter ${caption}`, attrs: { for: id } }),
+        el('label', { class: 'tdb-unseen', text: text('Filter {table}', { table: caption }), attrs: { for: id } }),
         this.filter,
         this.told
       ),
@@ -103,11 +109,11 @@ export class DataTable<Row> {
     const words = this.filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const column = this.columns.find(one => one.name === this.by) ?? this.columns[0];
     const there = this.rows.filter(row => {
-      const text = this.columns
+      const line = this.columns
         .map(one => cell(one, row))
         .join('\t')
         .toLowerCase();
-      return words.every(word => text.includes(word));
+      return words.every(word => line.includes(word));
     });
     return sorted(there, column.value, this.down);
   }
@@ -144,9 +150,9 @@ export class DataTable<Row> {
     const shown = this.shown();
     const cut = shown.slice(0, MOST_ROWS);
     this.body.replaceChildren(...cut.map(row => this.line(row)));
-    const all = count(this.rows.length, this.options.noun ?? 'row');
-    const words = shown.length === this.rows.length ? all : `${shown.length} of ${all}`;
-    say(this.told, words + (shown.length > cut.length ? `, the first ${cut.length} shown` : ''));
+    const all = (this.options.counts ?? rows)(this.rows.length);
+    const words = shown.length === this.rows.length ? all : text('{shown} of {all}', { shown: shown.length, all });
+    say(this.told, shown.length > cut.length ? text('{words}, the first {n} shown', { words, n: cut.length }) : words);
   }
 
   private line(row: Row): HTMLTableRowElement {
@@ -159,6 +165,10 @@ export class DataTable<Row> {
       })
     );
   }
+}
+
+function rows(n: number): string {
+  return counted('{n:,} row', '{n:,} rows', n);
 }
 
 function cell<Row>(column: Column<Row>, row: Row): string {

@@ -3,8 +3,10 @@
 import './views.css';
 
 import { duration } from '../common/format';
+import { counted, pgettext, text } from '../common/language';
 import { Card, showCards } from './cards';
 import { Column, DataTable } from './dataTable';
+import { Cell, cellTitle, cellWords, checkWords, countWorkers, roleWords, stateWords, taken } from './diagnosisWords';
 import { button, el, fill, linked, say, Trouble, keepKeys } from './dom';
 import { Channel, Mounted, View } from './view';
 
@@ -49,13 +51,6 @@ interface StackGroup {
   runs: { folded: string; frames: Frame[] }[];
 }
 
-interface Cell {
-  issued: number | null;
-  completed: number | null;
-  behind: number;
-  waits: boolean;
-}
-
 interface MatrixRow {
   ranks: string;
   count: number;
@@ -80,41 +75,32 @@ const STATE_SIGNS: Record<string, string> = {
   idle: '·'
 };
 
-/** "issued / completed", with an arrow down where the rank is behind the foremost, and a word where it waits. */
-export function cellWords(cell: Cell | null): string {
-  if (cell === null) {
-    return '–';
-  }
-  const figures = `${cell.issued ?? '?'} / ${cell.completed ?? '?'}`;
-  return figures + (cell.waits ? ', waits' : '') + (cell.behind > 0 ? ` ▼${cell.behind}` : '');
-}
-
 function workers(named: boolean): Column<Worker>[] {
   return [
     {
       name: 'rank',
-      title: named ? 'worker' : 'rank',
+      title: named ? text('worker') : text('rank'),
       value: row => (named && row.who ? row.who : row.rank),
       right: !named
     },
-    { name: 'pid', title: 'pid', value: row => row.pid, right: true },
+    { name: 'pid', title: text('pid'), value: row => row.pid, right: true },
     {
       name: 'state',
-      title: 'state',
+      title: text('state'),
       value: row => row.odd,
-      show: row => `${STATE_SIGNS[row.state] ?? '●'} ${row.state}`
+      show: row => `${STATE_SIGNS[row.state] ?? '●'} ${stateWords(row.state)}`
     },
-    { name: 'doing', title: 'doing', value: row => row.doing, wrap: true },
+    { name: 'doing', title: text('doing'), value: row => row.doing, wrap: true },
     {
       name: 'where',
-      title: 'where',
+      title: text('where'),
       value: row => row.where || null,
       show: row => shortPlace(row.where),
       link: row => row.link,
       wrap: true
     },
-    { name: 'step', title: 'step', value: row => row.step, right: true },
-    { name: 'since', title: 'for', value: row => row.since_s, show: row => duration(row.since_s), right: true }
+    { name: 'step', title: text('step'), value: row => row.step, right: true },
+    { name: 'since', title: text('for'), value: row => row.since_s, show: row => duration(row.since_s), right: true }
   ];
 }
 
@@ -148,14 +134,21 @@ class DiagnosisPanel {
     private channel: Channel
   ) {
     this.end = channel.onMessage(content => this.receive(content));
-    const labels = { diagnose: 'Diagnose', stacks: 'Stacks', collectives: 'Collectives', workers: 'Ray workers' };
+    const labels = {
+      diagnose: text('Diagnose'),
+      stacks: text('Stacks'),
+      collectives: text('Collectives'),
+      workers: text('Ray workers')
+    };
     for (const [name, label] of Object.entries(labels)) {
       this.buttons[name] = button(label, () => this.ask(name), { class: name === 'diagnose' ? 'tdb-primary' : '' });
       this.tools.append(this.buttons[name]);
     }
     this.buttons.workers.hidden = true;
     this.tools.append(
-      button('Save a checkpoint…', this.acts().checkpoint, { title: 'Opens its view, which asks before it writes' }),
+      button(text('Save a checkpoint…'), this.acts().checkpoint, {
+        title: text('Opens its view, which asks before it writes')
+      }),
       this.doing
     );
     root.append(
@@ -207,10 +200,10 @@ class DiagnosisPanel {
       one.disabled = doing.includes(name);
     }
     const words: Record<string, string> = {
-      diagnose: 'looking at every rank for some seconds…',
-      stacks: 'reading the stacks…',
-      collectives: 'reading the flight recorders…',
-      workers: 'asking Ray…'
+      diagnose: text('looking at every rank for some seconds…'),
+      stacks: text('reading the stacks…'),
+      collectives: text('reading the flight recorders…'),
+      workers: text('asking Ray…')
     };
     say(this.doing, doing.map(name => words[name] ?? '').join(' '));
   }
@@ -237,9 +230,9 @@ class DiagnosisPanel {
         { class: `tdb-verdict tdb-tone-${content.tone}` },
         el('span', { text: `${SIGNS[content.tone] ?? '●'} `, attrs: { 'aria-hidden': 'true' } }),
         content.words,
-        el('span', { class: 'tdb-muted', text: ` · at ${content.at}, in ${content.took}` })
+        el('span', { class: 'tdb-muted', text: ` · ${taken(content)}` })
       ),
-      found === 0 && el('p', { class: 'tdb-muted', text: 'Nothing wrong was found.' })
+      found === 0 && el('p', { class: 'tdb-muted', text: text('Nothing wrong was found.') })
     );
     fill(this.cards, showCards(content.cards as Card[], this.acts()));
     const judged = [...content.why, ...content.silent] as string[];
@@ -249,17 +242,17 @@ class DiagnosisPanel {
         el(
           'details',
           { attrs: { class: 'tdb-why' } },
-          el('summary', { text: 'Judged by' }),
-          el('ul', {}, ...judged.map(text => el('li', { text })))
+          el('summary', { text: text('Judged by') }),
+          el('ul', {}, ...judged.map(line => el('li', { text: line })))
         )
     );
     this.showChecks(content.checks as Check[]);
     if (this.rankTable === null || this.named !== content.named) {
       this.named = content.named;
-      this.rankTable = new DataTable<Worker>(this.named ? 'Workers' : 'Ranks', workers(this.named), {
+      this.rankTable = new DataTable<Worker>(this.named ? text('Workers') : text('Ranks'), workers(this.named), {
         keep: 'diagnosis-ranks',
         sort: 'state',
-        noun: this.named ? 'worker' : 'rank',
+        counts: this.named ? countWorkers : n => counted('{n:,} rank', '{n:,} ranks', n),
         height: '300px'
       });
       fill(this.ranks, this.rankTable.node);
@@ -273,7 +266,11 @@ class DiagnosisPanel {
       el(
         'li',
         { class: check.state === 'not known' ? 'tdb-muted' : '' },
-        `${CHECK_SIGNS[check.state] ?? '●'} ${check.topic}: ${check.state}, ${check.words} · `,
+        `${CHECK_SIGNS[check.state] ?? '●'} ${text('{topic}: {state}, {words}', {
+          topic: check.topic,
+          state: checkWords(check.state),
+          words: check.words
+        })} · `,
         el('code', { text: `%${check.verb}` })
       );
     fill(
@@ -282,7 +279,7 @@ class DiagnosisPanel {
         el(
           'details',
           { attrs: { class: 'tdb-why' } },
-          el('summary', { text: 'Also looked at' }),
+          el('summary', { text: text('Also looked at') }),
           el('ul', {}, ...checks.map(line))
         )
     );
@@ -290,10 +287,10 @@ class DiagnosisPanel {
 
   private showRay(content: any): void {
     if (this.rayTable === null) {
-      this.rayTable = new DataTable<Worker>('Ray workers', workers(true), {
+      this.rayTable = new DataTable<Worker>(text('Ray workers'), workers(true), {
         keep: 'diagnosis-ray',
         sort: 'state',
-        noun: 'worker',
+        counts: countWorkers,
         height: '300px'
       });
       fill(this.ray, this.rayTable.node);
@@ -311,17 +308,23 @@ class DiagnosisPanel {
       this.stacks,
       el(
         'h3',
-        { class: 'tdb-head3', text: 'Stacks' },
-        el('span', { class: 'tdb-muted', text: ` · at ${content.at}, in ${content.took}; identical ones once` })
+        { class: 'tdb-head3', text: text('Stacks') },
+        el('span', {
+          class: 'tdb-muted',
+          text: ` · ${text('{taken}; identical ones once', { taken: taken(content) })}`
+        })
       ),
-      ...content.silent.map((text: string) => el('p', { class: 'tdb-is-warning', text })),
+      ...content.silent.map((line: string) => el('p', { class: 'tdb-is-warning', text: line })),
       el(
         'ul',
-        { class: 'tdb-tree', attrs: { 'aria-label': 'Stacks' } },
+        { class: 'tdb-tree', attrs: { 'aria-label': text('Stacks') } },
         ...sections.map((section, s) => this.section(section, fresh ? s === 0 : null, open))
       ),
       content.more > 0 &&
-        el('p', { class: 'tdb-muted', text: `… and ${content.more} more places; job.stacks() has them all` })
+        el('p', {
+          class: 'tdb-muted',
+          text: text('… and {n} more places; job.stacks() has them all', { n: content.more })
+        })
     );
     this.reveal('stacks', this.stacks);
   }
@@ -332,7 +335,15 @@ class DiagnosisPanel {
     open: Set<string | undefined>
   ): HTMLElement {
     const threads = section.groups.reduce((sum, group) => sum + group.threads, 0);
-    const title = `${section.title} (${threads}, at ${section.groups.length} ${section.groups.length === 1 ? 'place' : 'places'})`;
+    const title = counted(
+      '{title} ({threads}, at {n} place)',
+      '{title} ({threads}, at {n} places)',
+      section.groups.length,
+      {
+        title: section.title,
+        threads
+      }
+    );
     const inner = section.groups.map((group, g) =>
       this.group(group, `${section.title}/${group.where}/${group.ranks}`, first === true && g < 2, open)
     );
@@ -342,14 +353,14 @@ class DiagnosisPanel {
   private group(group: StackGroup, key: string, wide: boolean, open: Set<string | undefined>): HTMLElement {
     const head = [
       el('strong', { text: group.ranks }),
-      group.role === 'rank' ? '' : ` ${group.role}`,
+      group.role === 'rank' ? '' : ` ${roleWords(group.role)}`,
       group.name && group.name !== 'MainThread' ? ` ${group.name}` : '',
-      group.threads > group.count ? ` (${group.threads} threads)` : '',
+      group.threads > group.count ? ` ${text('({n} threads)', { n: group.threads })}` : '',
       ' ',
       linked(group.link, el('code', { text: group.where })),
       el('span', {
         class: 'tdb-muted',
-        text: ` ${[group.state, group.source === 'agent' ? '' : `by ${group.source}`, group.note].filter(Boolean).join(' · ')}`
+        text: ` ${[group.state, group.source === 'agent' ? '' : text('by {source}', { source: group.source }), group.note].filter(Boolean).join(' · ')}`
       })
     ];
     const frames = group.runs.map((run, r) => {
@@ -383,8 +394,8 @@ class DiagnosisPanel {
   private showMatrix(content: any): void {
     const rows = content.rows as MatrixRow[];
     const families = content.families as string[];
-    const heads = ['ranks', ...families, 'waits in', 'for', 'at'].map(text =>
-      el('th', { text, attrs: { scope: 'col' } })
+    const heads = [text('ranks'), ...families, text('waits in'), text('for'), pgettext('a place', 'at')].map(title =>
+      el('th', { text: title, attrs: { scope: 'col' } })
     );
     const body = rows.map(row =>
       el(
@@ -402,17 +413,17 @@ class DiagnosisPanel {
       this.matrix,
       el(
         'h3',
-        { class: 'tdb-head3', text: 'Ranks by process groups' },
+        { class: 'tdb-head3', text: text('Ranks by process groups') },
         el('span', {
           class: 'tdb-muted',
-          text: ` · at ${content.at}, in ${content.took}; last issued / last completed; ▼ so many behind the foremost`
+          text: ` · ${text('{taken}; last issued / last completed; ▼ so many behind the foremost', { taken: taken(content) })}`
         })
       ),
       content.cards.length > 0 && showCards(content.cards as Card[], this.acts()),
       families.length === 0
         ? el('p', {
             class: 'tdb-muted',
-            text: 'This job has no process groups: it is one process, or has not made them yet.'
+            text: text('This job has no process groups: it is one process, or has not made them yet.')
           })
         : el(
             'div',
@@ -421,21 +432,21 @@ class DiagnosisPanel {
               attrs: {
                 tabindex: '0',
                 role: 'region',
-                'aria-label': 'Ranks by process groups, scrolls',
+                'aria-label': text('{table}, scrolls', { table: text('Ranks by process groups') }),
                 style: 'max-height: 340px'
               }
             },
             el(
               'table',
               { class: 'tdb-table tdb-matrix' },
-              el('caption', { class: 'tdb-unseen', text: 'Ranks by process groups' }),
+              el('caption', { class: 'tdb-unseen', text: text('Ranks by process groups') }),
               el('thead', {}, el('tr', {}, ...heads)),
               el('tbody', {}, ...body)
             )
           ),
       content.more_families > 0 &&
-        el('p', { class: 'tdb-muted', text: `… and ${content.more_families} more kinds of groups` }),
-      ...notes.map(text => el('p', { class: 'tdb-muted', text }))
+        el('p', { class: 'tdb-muted', text: text('… and {n} more kinds of groups', { n: content.more_families }) }),
+      ...notes.map(line => el('p', { class: 'tdb-muted', text: line }))
     );
     this.reveal('collectives', this.matrix);
   }
@@ -454,17 +465,11 @@ function cellClass(cell: Cell | null): string {
   return cell === null ? 'tdb-none' : cell.behind > 0 ? 'tdb-behind' : cell.waits ? 'tdb-waits' : '';
 }
 
-function cellTitle(cell: Cell | null): string {
-  if (cell === null) {
-    return 'not in this group';
-  }
-  const behind = cell.behind > 0 ? `, ${cell.behind} behind the foremost rank` : '';
-  return `issued ${cell.issued ?? 'not known'}, completed ${cell.completed ?? 'not known'}${cell.waits ? ', waits here' : ''}${behind}`;
-}
-
 export const DIAGNOSIS: View = {
   name: 'diagnosis',
-  label: 'Diagnosis',
+  get label() {
+    return text('Diagnosis');
+  },
   mount(root: HTMLElement, channel: Channel): Mounted {
     const view = new DiagnosisPanel(root, channel);
     return { show: () => undefined, hide: () => undefined, dispose: () => view.dispose() };

@@ -1,5 +1,7 @@
 // Elements with text in them, never markup: whatever a training printed stays text.
 
+import { text } from '../common/language';
+
 export type Child = Node | string | null | undefined | false;
 
 interface Options {
@@ -94,11 +96,11 @@ export function code(words: string, what: string): HTMLElement {
   const shown = el('code', { text: words });
   const said = el('span', { class: 'tdb-copied', attrs: { role: 'status' } });
   const copy = button(
-    'Copy',
+    text('Copy'),
     () => {
-      void copyText(words, shown).then(done => say(said, done ? 'copied' : 'selected: press Ctrl+C'));
+      void copyText(words, shown).then(done => say(said, done ? text('copied') : text('selected: press Ctrl+C')));
     },
-    { class: 'tdb-small', attrs: { 'aria-label': `Copy: ${what}` } }
+    { class: 'tdb-small', attrs: { 'aria-label': text('Copy: {what}', { what }) } }
   );
   return el('div', { class: 'tdb-code' }, el('div', { class: 'tdb-muted', text: what }), shown, copy, said);
 }
@@ -122,7 +124,8 @@ export class Trouble {
   }
 
   show(cause: string, next = '', what = ''): void {
-    const words = [what && `${what}:`, cause + (next ? ';' : ''), next].filter(Boolean).join(' ');
+    const why = next ? text('{cause}; {next_step}', { cause, next_step: next }) : cause;
+    const words = what ? text('{what}: {words}', { what, words: why }) : why;
     fill(this.node, el('span', { class: 'tdb-sign', text: '✖', attrs: { 'aria-hidden': 'true' } }), words);
     this.node.hidden = false;
   }

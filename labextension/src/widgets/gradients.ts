@@ -3,6 +3,7 @@
 import './views.css';
 
 import { number, percent } from '../common/format';
+import { counted, text, whole } from '../common/language';
 import { Card, showCards } from './cards';
 import { Column, DataTable } from './dataTable';
 import { button, el, fill, freshId, say, Trouble, keepKeys } from './dom';
@@ -13,11 +14,15 @@ export const MOST_COLUMNS = 240;
 const NOT_THERE = -1;
 
 type Metric = 'norms' | 'zeros' | 'bad';
-const METRICS: { name: Metric; label: string; log: boolean }[] = [
-  { name: 'norms', label: 'norm', log: true },
-  { name: 'zeros', label: 'share of zeros', log: false },
-  { name: 'bad', label: 'NaN + Inf', log: true }
+const METRICS: { name: Metric; log: boolean }[] = [
+  { name: 'norms', log: true },
+  { name: 'zeros', log: false },
+  { name: 'bad', log: true }
 ];
+
+function labelOf(metric: Metric): string {
+  return { norms: text('norm'), zeros: text('share of zeros'), bad: text('NaN + Inf') }[metric];
+}
 
 interface Parameter {
   name: string;
@@ -87,27 +92,33 @@ export function rowsOf(parameters: Parameter[], buffers: DataView[], ranks: Reco
 }
 
 const known = (value: number): number | null => (value === NOT_THERE ? null : value);
-const COLUMNS: Column<Row>[] = [
-  { name: 'name', title: 'parameter', value: row => row.name, wrap: true },
+const COLUMNS = (): Column<Row>[] => [
+  { name: 'name', title: text('parameter'), value: row => row.name, wrap: true },
   {
     name: 'shape',
-    title: 'shape',
+    title: text('shape'),
     value: row => row.shape.reduce((a, b) => a * b, 1),
     show: row => `[${row.shape.join(', ')}]`
   },
-  { name: 'dtype', title: 'dtype', value: row => row.dtype },
+  { name: 'dtype', title: text('dtype'), value: row => row.dtype },
   {
     name: 'norm',
-    title: 'norm',
+    title: text('norm'),
     value: row => known(row.norm),
     show: row => number(known(row.norm)),
     right: true,
     class: row => bad(row.norm)
   },
-  { name: 'max', title: 'max |g|', value: row => known(row.max), show: row => number(known(row.max)), right: true },
+  {
+    name: 'max',
+    title: text('max |g|'),
+    value: row => known(row.max),
+    show: row => number(known(row.max)),
+    right: true
+  },
   {
     name: 'zeros',
-    title: 'zeros',
+    title: text('zeros'),
     value: row => known(row.zeros),
     show: row => percent(known(row.zeros)),
     right: true
@@ -128,7 +139,7 @@ const COLUMNS: Column<Row>[] = [
     right: true,
     class: row => (row.inf > 0 ? 'tdb-is-critical' : '')
   },
-  { name: 'ranks', title: 'not finite on', value: row => row.ranks || null, wrap: true }
+  { name: 'ranks', title: text('not finite on'), value: row => row.ranks || null, wrap: true }
 ];
 
 function bad(value: number): string {
@@ -147,10 +158,14 @@ class Gradients {
   private watch = el('p', { class: 'tdb-watchline', attrs: { role: 'status' } });
   private fired = el('div');
   private found = el('div');
-  private arm = button('Arm first-NaN', () => this.send('arm'));
-  private disarm = button('Disarm', () => this.send('disarm'));
+  private arm = button(text('Arm first-NaN'), () => this.send('arm'));
+  private disarm = button(text('Disarm'), () => this.send('disarm'));
   private trouble = new Trouble();
-  private table = new DataTable<Row>('Parameters', COLUMNS, { keep: 'gradients', noun: 'parameter', height: '260px' });
+  private table = new DataTable<Row>(text('Parameters'), COLUMNS(), {
+    keep: 'gradients',
+    counts: n => counted('{n:,} parameter', '{n:,} parameters', n),
+    height: '260px'
+  });
   private end: () => void;
 
   constructor(
@@ -158,8 +173,9 @@ class Gradients {
     private channel: Channel
   ) {
     this.end = channel.onMessage((content, buffers) => this.receive(content, buffers));
-    const cost =
-      'Watches every module, step by step, until one gives out a NaN or Inf. Slows these steps (up to 1.9 ×), changes no value.';
+    const cost = text(
+      'Watches every module, step by step, until one gives out a NaN or Inf. Slows these steps (up to 1.9 ×), changes no value.'
+    );
     this.arm.title = cost;
     say(this.watch, '');
     this.disarm.hidden = true;
@@ -171,7 +187,10 @@ class Gradients {
         this.choice(),
         el('span', { class: 'tdb-row' }, this.arm, this.disarm)
       ),
-      el('p', { class: 'tdb-muted tdb-small-text', text: `First-NaN: ${cost}` }),
+      el('p', {
+        class: 'tdb-muted tdb-small-text',
+        text: text('{what}: {words}', { what: text('First-NaN'), words: cost })
+      }),
       this.trouble.node,
       this.watch,
       this.fired,
@@ -201,7 +220,10 @@ class Gradients {
 
   private choice(): HTMLElement {
     const name = freshId('tdb-metric');
-    const group = el('div', { class: 'tdb-choice', attrs: { role: 'radiogroup', 'aria-label': 'What is drawn' } });
+    const group = el('div', {
+      class: 'tdb-choice',
+      attrs: { role: 'radiogroup', 'aria-label': text('What is drawn') }
+    });
     for (const metric of METRICS) {
       const input = el('input', { attrs: { type: 'radio', name, value: metric.name } });
       input.checked = metric.name === this.metric;
@@ -210,7 +232,7 @@ class Gradients {
         this.send('detail', { on: metric.name !== 'norms' });
         this.draw();
       });
-      group.append(el('label', {}, input, metric.label));
+      group.append(el('label', {}, input, labelOf(metric.name)));
     }
     return group;
   }
@@ -246,10 +268,11 @@ class Gradients {
       this.table.update(rowsOf(this.layout.parameters, buffers.slice(3), content.bad_ranks));
     }
     this.trouble.clear();
-    const total = content.total_norm === null ? '' : `total norm ${number(Number(content.total_norm))}`;
+    const total =
+      content.total_norm === null ? '' : text('total norm {norm}', { norm: number(Number(content.total_norm)) });
     const who = this.layout.parameters.length > 0 ? content.who : '';
     say(this.about, [who, content.at, total, content.cost].filter(Boolean).join(' · '));
-    fill(this.notes, ...[...content.notes, ...content.silent].map((text: string) => el('p', { text })));
+    fill(this.notes, ...[...content.notes, ...content.silent].map((line: string) => el('p', { text: line })));
     fill(
       this.found,
       content.cards.length > 0 && showCards(content.cards as Card[], { first_nan: () => this.send('arm') })
@@ -262,10 +285,11 @@ class Gradients {
     this.arm.hidden = armed;
     this.disarm.hidden = !armed;
     this.disarm.disabled = content.state === 'leaving';
-    const sign = content.state === 'fired' ? '✖ First NaN: ' : armed ? '◉ ' : '';
-    say(this.watch, content.words ? sign + content.words : '');
-    this.watch.classList.toggle('tdb-is-critical', content.state === 'fired');
-    fill(this.fired, content.state === 'fired' && showCards((content.cards ?? []) as Card[], this.acts()));
+    const fired = content.state === 'fired';
+    const words = fired ? text('First NaN: {words}', { words: content.words }) : content.words;
+    say(this.watch, content.words ? `${fired ? '✖ ' : armed ? '◉ ' : ''}${words}` : '');
+    this.watch.classList.toggle('tdb-is-critical', fired);
+    fill(this.fired, fired && showCards((content.cards ?? []) as Card[], this.acts()));
   }
 
   private acts(): Record<string, () => void> {
@@ -284,9 +308,13 @@ class Gradients {
     this.heat.node.dataset.looks = String(n);
     this.heat.node.setAttribute(
       'aria-label',
-      `${chosen.label} of the gradients of ${this.layout.layers.length} layers over ${n} looks; arrow keys move, the value is said below`
+      text('{what} of the gradients of {layers} layers over {n} looks; arrow keys move, the value is said below', {
+        what: labelOf(this.metric),
+        layers: this.layout.layers.length,
+        n
+      })
     );
-    this.showLegend(scale, chosen.label);
+    this.showLegend(scale, labelOf(this.metric));
   }
 
   private showLegend(scale: Scale | null, label: string): void {
@@ -299,12 +327,12 @@ class Gradients {
     const ranged = scale !== null && this.metric !== 'bad';
     fill(
       this.legend,
-      ranged && el('span', { text: `${label}${scale.log ? ' (log)' : ''}  ${low} ` }),
+      ranged && el('span', { text: `${scale.log ? text('{what} (log)', { what: label }) : label}  ${low} ` }),
       ranged && bar,
       ranged && el('span', { text: high }),
-      el('span', { class: 'tdb-row' }, cross, 'NaN or Inf'),
+      el('span', { class: 'tdb-row' }, cross, text('NaN or Inf')),
       this.metric === 'zeros' &&
-        el('span', { class: 'tdb-muted', text: 'counting zeros takes five passes over the gradients, not one' })
+        el('span', { class: 'tdb-muted', text: text('counting zeros takes five passes over the gradients, not one') })
     );
   }
 
@@ -312,8 +340,8 @@ class Gradients {
     if (place === null) {
       this.read.textContent =
         this.history.steps.length > 0
-          ? 'Point at a cell, or move with the arrow keys.'
-          : 'No gradients yet: they are read at the next step.';
+          ? text('Point at a cell, or move with the arrow keys.')
+          : text('No gradients yet: they are read at the next step.');
       return;
     }
     const { row, column } = place;
@@ -322,10 +350,10 @@ class Gradients {
     const counts = value('bad');
     const words = [
       this.layout.layers[row],
-      `step ${at === null ? '–' : at.toLocaleString('en')}`,
-      `norm ${number(known(value('norms')))}`,
-      value('zeros') === NOT_THERE ? '' : `zeros ${percent(value('zeros'))}`,
-      counts > 0 ? `${number(counts)} elements NaN or Inf` : 'all finite'
+      text('step {step}', { step: at === null ? '–' : whole(at) }),
+      text('norm {value}', { value: number(known(value('norms'))) }),
+      value('zeros') === NOT_THERE ? '' : text('zeros {share}', { share: percent(value('zeros')) }),
+      counts > 0 ? text('{n} elements NaN or Inf', { n: number(counts) }) : text('all finite')
     ];
     this.read.textContent = words.filter(Boolean).join(' · ');
   }
@@ -333,7 +361,9 @@ class Gradients {
 
 export const GRADIENTS: View = {
   name: 'gradients',
-  label: 'Gradients',
+  get label() {
+    return text('Gradients');
+  },
   mount(root: HTMLElement, channel: Channel): Mounted {
     const view = new Gradients(root, channel);
     return { show: () => view.redraw(), hide: () => undefined, dispose: () => view.dispose() };

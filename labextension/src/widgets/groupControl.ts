@@ -1,6 +1,7 @@
 // The controls of one param group: a logarithmic slider and a number field that follow the training until somebody touches them.
 
-import { count, number } from '../common/format';
+import { number } from '../common/format';
+import { counted, text } from '../common/language';
 import { button, el, freshId, say } from './dom';
 
 const DECADES = 2;
@@ -18,6 +19,8 @@ export interface Group {
   parameters: number;
   elements: number;
   action: string;
+  /** The same in words. */
+  action_words: string;
 }
 
 export interface Optimizer {
@@ -49,17 +52,19 @@ export function positionOf(base: number, value: number): number {
   return Math.min(Math.max(at, -DECADES * PER_DECADE), DECADES * PER_DECADE);
 }
 
-/** Why `text` is no learning rate, in one line; empty where it is one. The kernel has the last word. */
-export function wrong(text: string): string {
-  const words = text.trim();
+/** Why `typed` is no learning rate, in one line; empty where it is one. The kernel has the last word. */
+export function wrong(typed: string): string {
+  const words = typed.trim();
   if (words === '') {
-    return 'the learning rate is empty; give a number such as 1e-4';
+    return text('the learning rate is empty; give a number such as 1e-4');
   }
   const value = Number(words);
   if (!/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(words) || !Number.isFinite(value)) {
-    return `"${words.slice(0, 40)}" is not a number; give a number such as 1e-4`;
+    return text('"{words}" is not a number; give a number such as 1e-4', { words: words.slice(0, 40) });
   }
-  return value < 0 ? `a learning rate must not be negative, and ${words} is; give a number of 0 or more` : '';
+  return value < 0
+    ? text('a learning rate must not be negative, and {words} is; give a number of 0 or more', { words })
+    : '';
 }
 
 /** The controls of one param group. They follow the training until somebody touches them. */
@@ -88,12 +93,12 @@ export class GroupControl {
     private group: Group,
     private ask: (wish: Wish, focus: boolean) => void
   ) {
-    const whose = `${optimizer.name}, group ${group.index}`;
+    const whose = text('{name}, group {group}', { name: optimizer.name, group: group.index });
     const where = { optimizer: optimizer.index, group: group.index };
     const [slider, field] = [freshId('tdb-slider'), freshId('tdb-field')];
     this.slider.id = slider;
     this.field.id = field;
-    this.slider.setAttribute('aria-label', `Learning rate of ${whose}, logarithmic`);
+    this.slider.setAttribute('aria-label', text('Learning rate of {whose}, logarithmic', { whose }));
     this.slider.addEventListener('input', () => this.slid());
     this.slider.addEventListener('keydown', event => event.stopPropagation());
     this.field.addEventListener('input', () => this.typed());
@@ -103,20 +108,25 @@ export class GroupControl {
         this.set(true);
       }
     });
-    this.release = button('Release', () => this.ask({ mode: 'release', ...where }, true), {
-      title: 'Give it back to the schedule'
+    this.release = button(text('Release'), () => this.ask({ mode: 'release', ...where }, true), {
+      title: text('Give it back to the schedule')
     });
     const scale = FACTORS.map(factor =>
       button(`× ${factor}`, () => this.ask({ mode: 'scale', value: factor, ...where }, true), {
         class: 'tdb-small',
-        attrs: { 'aria-label': `Multiply the schedule of ${whose} by ${factor}` }
+        attrs: { 'aria-label': text('Multiply the schedule of {whose} by {factor}', { whose, factor }) }
       })
     );
     this.error.hidden = true;
     this.node = el(
       'section',
       { class: 'tdb-group', attrs: { 'aria-label': whose } },
-      el('div', { class: 'tdb-row tdb-spread' }, el('strong', { text: `group ${group.index}` }), this.badge),
+      el(
+        'div',
+        { class: 'tdb-row tdb-spread' },
+        el('strong', { text: text('group {group}', { group: group.index }) }),
+        this.badge
+      ),
       el('div', { class: 'tdb-row' }, this.used, this.about),
       el(
         'div',
@@ -128,17 +138,17 @@ export class GroupControl {
       el(
         'div',
         { class: 'tdb-row' },
-        el('label', { text: 'set to', attrs: { for: field } }),
+        el('label', { text: text('set to'), attrs: { for: field } }),
         this.field,
         this.factor,
-        button('Set…', () => this.set(true), { class: 'tdb-primary' }),
-        button('Hold here…', () => this.ask({ mode: 'hold', value: null, ...where }, true), {
-          title: 'Pin it where it is'
+        button(text('Set…'), () => this.set(true), { class: 'tdb-primary' }),
+        button(text('Hold here…'), () => this.ask({ mode: 'hold', value: null, ...where }, true), {
+          title: text('Pin it where it is')
         }),
         this.release
       ),
       this.error,
-      el('div', { class: 'tdb-row' }, el('span', { class: 'tdb-muted', text: 'scale the schedule' }), ...scale)
+      el('div', { class: 'tdb-row' }, el('span', { class: 'tdb-muted', text: text('scale the schedule') }), ...scale)
     );
     this.update(optimizer, group);
   }
@@ -150,18 +160,20 @@ export class GroupControl {
     say(this.used, number(group.used));
     const ahead = group.next.slice(0, 3).map(lr => number(lr));
     const words = [
-      differs ? `the schedule says ${number(group.lr)}` : '',
-      ahead.length > 0 && !group.action.startsWith('hold') ? `next ${ahead.join(', ')}` : '',
-      count(group.parameters, 'parameter'),
-      group.weight_decay ? `weight decay ${number(group.weight_decay)}` : ''
+      differs ? text('the schedule says {lr}', { lr: number(group.lr) }) : '',
+      ahead.length > 0 && !group.action.startsWith('hold') ? text('next {rates}', { rates: ahead.join(', ') }) : '',
+      counted('{n:,} parameter', '{n:,} parameters', group.parameters),
+      group.weight_decay ? text('weight decay {value}', { value: number(group.weight_decay) }) : ''
     ];
     say(this.about, words.filter(Boolean).join(' · '));
-    say(this.badge, group.action ? `in force: ${group.action}` : '');
+    say(this.badge, group.action ? text('in force: {action}', { action: group.action_words }) : '');
     this.release.disabled = group.action === '';
     if (!this.touched) {
       this.base = group.used;
       this.slider.disabled = !(this.base !== null && this.base > 0);
-      this.slider.title = this.slider.disabled ? 'It is 0 now, so there is nothing to slide from: use the field' : '';
+      this.slider.title = this.slider.disabled
+        ? text('It is 0 now, so there is nothing to slide from: use the field')
+        : '';
       this.slider.value = '0';
       if (document.activeElement !== this.field) {
         this.field.value = group.used === null ? '' : plain(group.used);
@@ -218,9 +230,12 @@ export class GroupControl {
   private say(): void {
     const value = Number(this.field.value);
     const known = this.base !== null && this.base > 0 && wrong(this.field.value) === '';
-    const words = known ? `${number(value / this.base!, 3)} × now` : '';
+    const words = known ? text('{factor} × now', { factor: number(value / this.base!, 3) }) : '';
     say(this.factor, words);
-    this.slider.setAttribute('aria-valuetext', known ? `${this.field.value}, ${words}` : this.field.value);
+    this.slider.setAttribute(
+      'aria-valuetext',
+      known ? text('{what} ({words})', { what: this.field.value, words }) : this.field.value
+    );
   }
 
   private complain(words: string): void {

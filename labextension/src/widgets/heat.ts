@@ -1,5 +1,7 @@
 // A heat map of rows (layers) and columns (steps) on a canvas: what colour a value has, where a cell lies. Drawn here, told elsewhere.
 
+import { text, whole } from '../common/language';
+
 export interface Grid {
   rows: string[];
   /** By column: one value a row. Negative: there is none; NaN and infinity: not finite, drawn as such. */
@@ -91,7 +93,7 @@ export class HeatMap {
     node.className = 'tdb-heat';
     node.tabIndex = 0;
     node.setAttribute('role', 'application');
-    node.setAttribute('aria-roledescription', 'heat map');
+    node.setAttribute('aria-roledescription', text('heat map'));
     node.addEventListener('mousemove', event => this.mark(this.at(event.offsetX, event.offsetY)));
     node.addEventListener('mouseleave', () => this.mark(null));
     node.addEventListener('keydown', event => this.onKey(event));
@@ -236,10 +238,10 @@ export class HeatMap {
     const put = (column: number, align: CanvasTextAlign, x: number): void => {
       const step = this.steps[column];
       pen.textAlign = align;
-      pen.fillText(step === null ? '–' : step.toLocaleString('en'), x, height - AXIS / 2);
+      pen.fillText(step === null ? '–' : whole(step), x, height - AXIS / 2);
     };
     pen.textAlign = 'right';
-    pen.fillText('step', label - 6, height - AXIS / 2);
+    pen.fillText(text('step'), label - 6, height - AXIS / 2);
     if (n > 0) {
       put(0, 'left', label);
     }

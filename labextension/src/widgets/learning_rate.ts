@@ -2,12 +2,20 @@
 
 import './views.css';
 
+import { pgettext, text } from '../common/language';
 import { Card, showCards } from './cards';
 import { button, el, facts, fill, freshId, say, Trouble, keepKeys } from './dom';
 import { FACTORS, GroupControl, Optimizer, Wish } from './groupControl';
 import { Channel, Mounted, View } from './view';
 
 const SHOWN_GROUPS = 12;
+/** What a change has come to on a rank, which the kernel says in English. */
+const STATES = (): Record<string, string> => ({
+  verified: text('verified'),
+  differs: text('differs'),
+  armed: text('armed'),
+  'in force': text('in force')
+});
 
 class LearningRate {
   private controls = new Map<string, GroupControl>();
@@ -28,7 +36,7 @@ class LearningRate {
   ) {
     this.end = channel.onMessage(content => this.receive(content));
     this.box.hidden = true;
-    fill(this.groups, el('p', { class: 'tdb-muted', text: 'Reading the learning rates…' }));
+    fill(this.groups, el('p', { class: 'tdb-muted', text: text('Reading the learning rates…') }));
     root.append(this.trouble.node, this.whole, this.groups, this.box, this.outcome, this.notes, this.log);
     keepKeys(root);
     channel.send({ do: 'hello' });
@@ -75,12 +83,21 @@ class LearningRate {
     optimizers.forEach(optimizer => {
       const head = this.groups.querySelector(`[data-optimizer="${optimizer.index}"]`);
       if (head instanceof HTMLElement) {
-        say(head, `${optimizer.name} of ${content.ranks} · ${optimizer.scheduler}`);
+        say(
+          head,
+          text('{optimizer} of {who} · {scheduler}', {
+            optimizer: optimizer.name,
+            who: content.ranks,
+            scheduler: optimizer.scheduler
+          })
+        );
       }
     });
     fill(
       this.notes,
-      ...[content.differ, ...content.notes, ...content.silent].filter(Boolean).map((text: string) => el('p', { text }))
+      ...[content.differ, ...content.notes, ...content.silent]
+        .filter(Boolean)
+        .map((line: string) => el('p', { text: line }))
     );
     this.showWhole(all.length, content.in_force, content.log.length);
     this.showLog(content.log);
@@ -108,13 +125,15 @@ class LearningRate {
       parts.push(
         el('p', {
           class: 'tdb-muted',
-          text: `… and ${n - SHOWN_GROUPS} more param groups: change them all at once above, or one by job.set_lr(…, group=N)`
+          text: text('… and {n} more param groups: change them all at once above, or one by job.set_lr(…, group=N)', {
+            n: n - SHOWN_GROUPS
+          })
         })
       );
     }
     fill(
       this.groups,
-      ...(n > 0 ? parts : [el('p', { class: 'tdb-muted', text: 'No optimizer was found in this job yet.' })])
+      ...(n > 0 ? parts : [el('p', { class: 'tdb-muted', text: text('No optimizer was found in this job yet.') })])
     );
   }
 
@@ -123,15 +142,15 @@ class LearningRate {
       const all = { optimizer: null, group: null };
       fill(
         this.whole,
-        el('strong', { text: 'All param groups' }),
+        el('strong', { text: text('All param groups') }),
         ...FACTORS.map(factor =>
           button(`× ${factor}`, () => this.ask({ mode: 'scale', value: factor, ...all }, true), { class: 'tdb-small' })
         ),
-        button('Hold here…', () => this.ask({ mode: 'hold', value: null, ...all }, true), { class: 'tdb-small' }),
-        button('Release all…', () => this.ask({ mode: 'release', ...all }, true), {
+        button(text('Hold here…'), () => this.ask({ mode: 'hold', value: null, ...all }, true), { class: 'tdb-small' }),
+        button(text('Release all…'), () => this.ask({ mode: 'release', ...all }, true), {
           class: 'tdb-small tdb-releaseall'
         }),
-        button('Undo the last change…', () => this.ask({ mode: 'undo' }, true), { class: 'tdb-small tdb-undo' })
+        button(text('Undo the last change…'), () => this.ask({ mode: 'undo' }, true), { class: 'tdb-small tdb-undo' })
       );
     }
     this.whole.hidden = groups === 0;
@@ -147,7 +166,7 @@ class LearningRate {
     force.checked = this.last?.force === true;
     force.addEventListener('change', () => this.ask({ ...this.last!, force: force.checked }, true));
     const warnings = content.warnings as string[];
-    const apply = button('Apply', () => this.channel.send({ do: 'apply', preview: content.preview }), {
+    const apply = button(text('Apply'), () => this.channel.send({ do: 'apply', preview: content.preview }), {
       class: 'tdb-primary tdb-apply'
     });
     apply.disabled = content.needs_force;
@@ -157,20 +176,21 @@ class LearningRate {
       this.box,
       heading,
       facts(rows.slice(0, SHOWN_GROUPS)),
-      rows.length > SHOWN_GROUPS && el('p', { class: 'tdb-muted', text: `… and ${rows.length - SHOWN_GROUPS} more` }),
-      el('ul', {}, ...content.lines.map((text: string) => el('li', { text }))),
+      rows.length > SHOWN_GROUPS &&
+        el('p', { class: 'tdb-muted', text: text('… and {n} more', { n: rows.length - SHOWN_GROUPS }) }),
+      el('ul', {}, ...content.lines.map((line: string) => el('li', { text: line }))),
       warnings.length > 0 &&
         el(
           'div',
           { class: 'tdb-warned' },
-          ...warnings.slice(0, 5).map(text => el('p', { text: `▲ ${text}` })),
-          el('label', {}, force, ' I mean it')
+          ...warnings.slice(0, 5).map(line => el('p', { text: `▲ ${line}` })),
+          el('label', {}, force, ` ${text('I mean it')}`)
         ),
       el(
         'div',
         { class: 'tdb-row' },
         apply,
-        button('Cancel', () => this.cancel())
+        button(text('Cancel'), () => this.cancel())
       )
     );
     this.place();
@@ -190,28 +210,34 @@ class LearningRate {
 
   private applying(): void {
     this.box.querySelectorAll('button').forEach(one => (one.disabled = true));
-    fill(this.outcome, el('p', { text: 'Waiting for the step at which all ranks change…' }));
+    fill(this.outcome, el('p', { text: text('Waiting for the step at which all ranks change…') }));
   }
 
   private applied(content: any): void {
     this.close();
     const rows = (content.ranks as any[]).map(rank => {
       const sign = { verified: '✔', differs: '✖', armed: '◌', 'in force': '●' }[rank.state as string] ?? '●';
-      const words = [`${rank.state} ${rank.when}`, rank.change, rank.note].filter(Boolean).join(' · ');
+      const state = STATES()[rank.state as string] ?? rank.state;
+      const words = [text('{state} {when}', { state, when: rank.when }), rank.change, rank.note]
+        .filter(Boolean)
+        .join(' · ');
       return el(
         'li',
         { class: `tdb-state-${rank.state.replace(' ', '-')}` },
         el('span', { text: `${sign} `, attrs: { 'aria-hidden': 'true' } }),
         el('strong', { text: rank.ranks }),
-        `: ${words}`
+        text(': '),
+        words
       );
     });
-    const many = content.same_step ? ', on all ranks at the same step' : '';
+    const title = content.same_step
+      ? text('{change}, on all ranks at the same step', { change: content.title })
+      : (content.title as string);
     fill(
       this.outcome,
-      el('div', { class: 'tdb-done' }, el('h4', { text: `${content.title}${many}` }), el('ul', {}, ...rows)),
+      el('div', { class: 'tdb-done' }, el('h4', { text: title }), el('ul', {}, ...rows)),
       content.cards.length > 0 && showCards(content.cards as Card[], {}),
-      ...content.silent.map((text: string) => el('p', { text }))
+      ...content.silent.map((line: string) => el('p', { text: line }))
     );
   }
 
@@ -222,8 +248,8 @@ class LearningRate {
       el(
         'div',
         { class: 'tdb-refused' },
-        el('h4', { text: '✖ Refused' }),
-        el('p', { text: `${content.text}; ${content.next_step}` })
+        el('h4', { text: `✖ ${text('Refused')}` }),
+        el('p', { text: text('{cause}; {next_step}', { cause: content.text, next_step: content.next_step }) })
       )
     );
   }
@@ -263,15 +289,22 @@ class LearningRate {
         el('td', { text: entry.rows })
       )
     );
-    const heads = ['from', 'at', 'change', 'before → after'].map(text => el('th', { text, attrs: { scope: 'col' } }));
+    const heads = [text('from step'), pgettext('a time', 'at'), text('change'), text('before → after')].map(title =>
+      el('th', { text: title, attrs: { scope: 'col' } })
+    );
     fill(
       this.log,
-      el('h3', { class: 'tdb-head3', text: 'Changes, newest first' }),
+      el('h3', { class: 'tdb-head3', text: text('Changes, newest first') }),
       el(
         'div',
         {
           class: 'tdb-scroll',
-          attrs: { style: 'max-height: 160px', tabindex: '0', role: 'region', 'aria-label': 'Changes, scrolls' }
+          attrs: {
+            style: 'max-height: 160px',
+            tabindex: '0',
+            role: 'region',
+            'aria-label': text('{table}, scrolls', { table: text('Changes') })
+          }
         },
         el('table', { class: 'tdb-table' }, el('thead', {}, el('tr', {}, ...heads)), el('tbody', {}, ...rows))
       )
@@ -281,7 +314,9 @@ class LearningRate {
 
 export const LEARNING_RATE: View = {
   name: 'learning_rate',
-  label: 'Learning rate',
+  get label() {
+    return text('Learning rate');
+  },
   mount(root: HTMLElement, channel: Channel): Mounted {
     const view = new LearningRate(root, channel);
     return { show: () => undefined, hide: () => undefined, dispose: () => view.dispose() };

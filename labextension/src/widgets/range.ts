@@ -1,5 +1,7 @@
 // Which part of the x axis is seen, and which ranks.
 
+import { text } from '../common/language';
+
 /** null, null: all there is, and what comes. */
 export interface Range {
   first: number | null;
@@ -36,8 +38,8 @@ function within(range: { first: number; last: number }, extent: [number, number]
 }
 
 /** "0-3, 7" -> [0, 1, 2, 3, 7]; null for "" and "all"; a text that says what is wrong with it. */
-export function parseRanks(text: string, known: number[], most: number): number[] | null | string {
-  const words = text
+export function parseRanks(typed: string, known: number[], most: number): number[] | null | string {
+  const words = typed
     .split(/[\s,;]+/)
     .filter(word => word !== '')
     .map(word => word.toLowerCase());
@@ -49,23 +51,23 @@ export function parseRanks(text: string, known: number[], most: number): number[
   for (const word of words) {
     const match = /^(\d{1,6})(?:-(\d{1,6}))?$/.exec(word);
     if (!match) {
-      return `"${word}" is no rank: write for example 0-3, 7`;
+      return text('"{word}" is no rank: write for example 0-3, 7', { word });
     }
     const low = Number(match[1]);
     const high = match[2] === undefined ? low : Number(match[2]);
     if (high - low >= 100_000 || high < low) {
-      return `"${word}" is no range of ranks`;
+      return text('"{word}" is no range of ranks', { word });
     }
     for (let rank = low; rank <= high; rank++) {
       if (there.has(rank)) {
         chosen.add(rank);
       } else if (match[2] === undefined) {
-        return `there is no rank ${rank}`;
+        return text('there is no rank {rank}', { rank });
       }
     }
   }
   if (chosen.size > most) {
-    return `${chosen.size} ranks: at most ${most} are drawn one by one; "all" shows a band`;
+    return text('{n} ranks: at most {most} are drawn one by one; "all" shows a band', { n: chosen.size, most });
   }
-  return chosen.size === 0 ? 'none of these ranks is there' : [...chosen].sort((a, b) => a - b);
+  return chosen.size === 0 ? text('none of these ranks is there') : [...chosen].sort((a, b) => a - b);
 }

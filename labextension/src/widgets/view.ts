@@ -19,6 +19,6 @@ export interface View {
   /** As in Python: `View.name`. */
   name: string;
   /** On the tab. */
-  label: string;
+  readonly label: string;
   mount(root: HTMLElement, channel: Channel): Mounted;
 }

@@ -1,4 +1,5 @@
-import { cellWords, shortPlace } from './diagnosis';
+import { shortPlace } from './diagnosis';
+import { cellWords } from './diagnosisWords';
 import { Card, nearer, showCards } from './cards';
 import { Column, DataTable, sorted } from './dataTable';
 import { Trouble, el } from './dom';
@@ -206,7 +207,7 @@ describe('a table', () => {
   });
 
   test('300 ranks are all there; thousands are cut, and it says so', () => {
-    const table = new DataTable<Row>('T', columns, { keep: '', noun: 'rank' });
+    const table = new DataTable<Row>('T', columns, { keep: '', counts: n => `${n} ranks` });
     const many = (n: number): Row[] => Array.from({ length: n }, (_, i) => ({ name: `r${i}`, size: i }));
     table.update(many(300));
     expect(names(table).length).toBe(300);

@@ -1,6 +1,7 @@
 // Values of a chart as words.
 
-import { bytes, duration, number } from '../common/format';
+import { bytes, clock, duration, number } from '../common/format';
+import { text, whole } from '../common/language';
 
 export function format(unit: string, value: number | null | undefined): string {
   if (value === null || value === undefined) {
@@ -17,11 +18,11 @@ export function format(unit: string, value: number | null | undefined): string {
 
 /** A place on the x axis: a time, or a step counted since the attach, of which the optimizer's own count is `ahead` by so many. */
 export function formatX(x: 'step' | 'time', value: number, ahead: number | null): string {
-  return x === 'step' ? stepWords(value, ahead) : new Date(value * 1000).toLocaleTimeString();
+  return x === 'step' ? stepWords(value, ahead) : clock(new Date(value * 1000));
 }
 
 export function stepWords(step: number, ahead: number | null): string {
-  return `step ${whole(Math.round(step + (ahead ?? 0)))}`;
+  return text('step {step}', { step: whole(Math.round(step + (ahead ?? 0))) });
 }
 
 /** Where an axis of steps has its ticks: at round numbers as they are shown, `apart` from each other. */
@@ -34,8 +35,4 @@ export function stepTicks(min: number, max: number, apart: number, ahead: number
 /** In full: neighbouring ticks of a late step differ in their last digits. */
 export function tick(step: number): string {
   return Number.isInteger(step) ? whole(step) : '';
-}
-
-function whole(step: number): string {
-  return step.toLocaleString('en-US');
 }

@@ -77,6 +77,25 @@ def test_a_kernel_between_two_cells_is_idle_unless_other_ranks_wait_for_it() -> 
     assert judged(rest, waiting(1), waiting(2), waiting(3)).state == "stuck"
 
 
+def test_a_kernel_that_asks_about_itself_is_at_rest() -> None:
+    """Its training thread runs `%diagnose`, which waits for the looks at it."""
+    ours = "/opt/venv/lib/python3.11/site-packages/jupyter_traindbg"
+    cell = Frame("/tmp/ipykernel_7/3.py", 1, "<module>", library=False, cell=6)
+    asking = (
+        Frame(f"{ours}/outside/activity.py", 40, "watch", library=True),
+        Frame(f"{ours}/magics/ipython.py", 210, "run", library=True),
+        cell,
+        *KERNEL_LOOP,
+    )
+    rest = stuck(0, asking, Wait("sleep"))
+    found = judged(dataclasses.replace(rest, world_size=1))
+    assert (found.state, found.findings, found.ranks[0].state) == ("idle", (), "idle")
+    assert found.ranks[0].doing == "the kernel runs no cell but the one that asks"
+    by_agent = (Frame(f"{ours}/agent/recorder.py", 40, "traindbg_next", library=True), cell, *KERNEL_LOOP)
+    assert judged(dataclasses.replace(stuck(0, by_agent, Wait("sleep")), world_size=1)).state == "stuck"
+    assert judged(rest, waiting(1), waiting(2), waiting(3)).state == "stuck"
+
+
 def test_a_job_that_steps_is_healthy() -> None:
     found = judged(*(stepping(n) for n in range(4)))
     assert (found.state, found.findings) == ("healthy", ())

@@ -205,3 +205,5 @@ def test_a_page_says_it_to_those_who_hear_it() -> None:
     assert 'aria-label="恢复原来的顺序"' in page
     assert re.search(r"<summary>…… 还有 \d+ 个 rank</summary>", page)
     assert "not available" not in page
+    assert page.count('<div class="traindbg-view" lang="zh">') == 3  # for a voice, and the shapes of ideographs
+    assert "lang=" not in render.html(LARGE["steps"])

@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from cases import each
 from jupyter_traindbg.errors import DeadlineExceeded, TargetGone
 from jupyter_traindbg.model import NotAvailable, Target
 from jupyter_traindbg.server import passive
+from jupyter_traindbg.server.app import TraindbgServer
 from jupyter_traindbg.server.jobs import _file_name, _groups
 from jupyter_traindbg.server.passive import pace
 from jupyter_traindbg.server.tasks import Tasks
@@ -145,3 +148,17 @@ def _wait(tasks: Tasks, ident: str) -> None:
         time.sleep(0.01)
     assert task is not None
     assert task.state != "running"
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_a_page_is_told_the_language_of_its_server(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside what others have put there, before or after."""
+    monkeypatch.setenv("TRAINDBG_LANG", language)
+    web_app = SimpleNamespace(settings={"page_config_data": {"token": "t"}} if language == "zh" else {})
+    server = TraindbgServer()
+    server.serverapp = SimpleNamespace(contents_manager=None, root_dir=str(tmp_path), web_app=web_app)
+    server.initialize_settings()
+    given = web_app.settings["page_config_data"]
+    assert given == {"traindbgLanguage": language} | ({"token": "t"} if language == "zh" else {})

@@ -38,6 +38,16 @@ def test_it_is_a_widget_a_picture_and_words(widget: WatchWidget) -> None:
     assert repr(widget) == "<Watch of synthetic: training>"
 
 
+def test_a_page_is_told_the_language_in_which_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for language in ("zh", "en"):
+        monkeypatch.setenv("TRAINDBG_LANG", language)
+        made = watch(Synthetic(), view="curves")
+        monkeypatch.setenv("TRAINDBG_LANG", "other")
+        made.hub.paused = True
+        assert made.about["language"] == language
+        made.close()
+
+
 def test_a_view_that_there_is_not_is_told_with_those_that_there_are() -> None:
     source = Synthetic()
     with pytest.raises(UsageError, match="curves, gradients"):
