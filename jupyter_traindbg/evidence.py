@@ -188,12 +188,16 @@ NAMES = {
 }
 """The settings that can be changed; None is all of them."""
 
-BECAME = {
+CHANGED = {
+    "undo": later("the last change of the {name} undone"),
+    "release": later("{name} released"),
+    "adopt": later("taken over from a checkpoint"),
+    "scale": later("{name}: the schedule x {value:g}"),
     "carried": later("went over to the new {to}, which takes the place of the one before"),
     "ended": later("ended with its optimizer: no {of} has come in its place"),
     "beside": later("a new {to} steps, on which nothing is in force"),
 }
-"""What became of what was in force."""
+"""What a change does, or became of what was in force, by its mode; "hold" says it by its setting."""
 
 
 def words_of(change: Mapping[str, Any]) -> str:
@@ -213,24 +217,16 @@ def _where_changed(groups: Sequence[int] | None, optimizers: Sequence[int] | Non
 
 def _what_changed(change: Mapping[str, Any]) -> str:
     mode, value, name = change["mode"], change["value"], text(NAMES[change["setting"]])
-    if mode in BECAME:
-        became = text(BECAME[mode], to=change["to"], of=change["of"])
-        return text("{what}: {why}", what=became, why=change["why"]) if change["why"] else became
     if mode == "undo" and change["setting"] is None:
         return text("the last change undone")
-    said = {
-        "undo": text("the last change of the {name} undone", name=name),
-        "release": text("{name} released", name=name),
-        "adopt": text("taken over from a checkpoint"),
-        "scale": text("{name}: the schedule x {value}", name=name, value=f"{value or 0:g}"),
-    }
-    if mode in said:
-        return said[mode]
+    if mode in CHANGED:
+        said = text(CHANGED[mode], **{**change, "name": name})
+        return text("{what}: {why}", what=said, why=change["why"]) if change.get("why") else said
     if change["setting"] == "clip_norm":
-        return text("gradients clipped at norm {value}", value=f"{value:g}")
+        return text("gradients clipped at norm {value:g}", value=value)
     if value is None:
         return text("{name} pinned at its present value", name=name)
-    return text("{name} pinned at {value}", name=name, value=f"{value:g}")
+    return text("{name} pinned at {value:g}", name=name, value=value)
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -283,6 +283,7 @@ MAY_IMPORT = {
         "ray.report",
         "render",
         "report",
+        "spoken",
         "spread.remote",
         "tables",
         *DATA,

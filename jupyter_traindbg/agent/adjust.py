@@ -102,6 +102,24 @@ class Held:
                 self.groups[setting, group] = action
         self.known_groups = count
 
+    def exported(self, ends: float) -> Iterator[Dict[str, Any]]:
+        """Each part as plain data, for `adopt`; a GPU that holds a value is waited for until `ends`, by `time.monotonic`."""
+        for (setting, group), action in list(self.groups.items()):
+            yield {"group": group, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
+        for setting, action in list(self.later.items()):
+            yield {"group": None, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
+        if self.clip is not None:
+            yield {"group": None, "setting": CLIP_NORM, "mode": HOLD, "value": self.clip.max_norm}
+
+    def adopt(self, part: Dict[str, Any]) -> None:
+        """Put a part in force that another process has `exported`."""
+        if part["setting"] == CLIP_NORM:
+            self.clip = Clip(part["value"])
+        elif part["group"] is None:
+            self.later[part["setting"]] = Action(part["mode"], part["value"])
+        else:
+            self.groups[part["setting"], part["group"]] = Action(part["mode"], part["value"])
+
 
 class Window:
     """The time inside one ``step``: what was changed, and what was there before."""

@@ -43,6 +43,7 @@ class Said:
 
 
 Text = Union[str, Said]
+NOTHING = Said(())
 
 
 def said(message: str, **values: Any) -> Said:
@@ -89,4 +90,4 @@ def as_json(one: Any) -> Any:
     raise TypeError(f"{type(one).__name__} cannot be written as JSON")
 
 
-__all__ = ["MARK", "Said", "Text", "as_json", "filled", "joined", "packed", "said", "unpacked"]
+__all__ = ["MARK", "NOTHING", "Said", "Text", "as_json", "filled", "joined", "packed", "said", "unpacked"]

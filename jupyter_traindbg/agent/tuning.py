@@ -11,7 +11,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import carrying, changes, cuda
 from .adjust import (
@@ -29,7 +29,6 @@ from .adjust import (
     in_time,
     is_tensor,
     keys,
-    number,
 )
 from .by_hand import NONE_FOUND, no_optimizer
 from .clipping import Clip
@@ -145,7 +144,7 @@ class Tuning:
         for key, held in list(self._force.items()):
             if held and held.optimizer() is not None:
                 optimizer = {"optimizer": self._rows.number(key, held), "class": held.name}
-                out += [{**optimizer, **part} for part in _plain(held, ends)]
+                out += [{**optimizer, **part} for part in held.exported(ends)]
         return out
 
     def scheduled(self, optimizer: Any, group: int, setting: str) -> Any:
@@ -204,7 +203,7 @@ class Tuning:
                         class_name=part["class"],
                     )
                 )
-            _adopt(_held(following, optimizers[number], number), changes.sensible_part(part))
+            _held(following, optimizers[number], number).adopt(changes.sensible_part(part))
         change = {"mode": "adopt", "setting": None, "value": None, "optimizers": None, "groups": None, "force": True}
         ends = in_time()
         rows = [self._rows.row(key, self._force, following, ends) for key in keys(following)]
@@ -480,24 +479,6 @@ def _held(force: Force, optimizer: Any, number: int) -> Held:
         held = force[id(optimizer)] = Held(optimizer, number)
     held.meet(len(optimizer.param_groups))
     return held
-
-
-def _plain(held: Held, ends: float) -> Iterator[Dict[str, Any]]:
-    for (setting, group), action in list(held.groups.items()):
-        yield {"group": group, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
-    for setting, action in list(held.later.items()):
-        yield {"group": None, "setting": setting, "mode": action.mode, "value": number(action.value, ends)}
-    if held.clip is not None:
-        yield {"group": None, "setting": CLIP_NORM, "mode": HOLD, "value": held.clip.max_norm}
-
-
-def _adopt(held: Held, part: Dict[str, Any]) -> None:
-    if part["setting"] == CLIP_NORM:
-        held.clip = Clip(part["value"])
-    elif part["group"] is None:
-        held.later[part["setting"]] = Action(part["mode"], part["value"])
-    else:
-        held.groups[part["setting"], part["group"]] = Action(part["mode"], part["value"])
 
 
 __all__ = ["Tuning"]

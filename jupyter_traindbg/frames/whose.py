@@ -43,8 +43,8 @@ _STANDARD = re.compile(r"^<|/lib(?:64)?/(?:python|pypy)\d(?:\.\d+)?t?/(?!(?:site
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/jupyter_traindbg/|/_traindbg_agent/")
 """Installed packages, and our own agent, also from its zip."""
 _OF_OUR_AGENT = "/_traindbg_agent/"
-_ASKS_US = re.compile(r"/jupyter_traindbg/(?!agent/|resume/|prepared\.py)[\w/]+\.py$")
-"""Our code outside the agent: in a process that trains it is only where somebody asks there."""
+_ASKS_US = re.compile(r"/jupyter_traindbg/(?:magics|questions|actions|attach)/")
+"""Where a command of ours has its way through: in a process that trains somebody asks there."""
 _COMPILED = re.compile(r"^.*/(?P<folder>[a-z2-7]{2})/(?P<name>c(?P=folder)[a-z2-7]{6})[a-z2-7]{43}\.py$")
 """TorchInductor writes what it compiles into its cache, as 51 letters of the SHA-256 in base 32 (torch/_inductor/codecache.py)."""
 _TYPED_BY_A_PERSON = ("<string>", "<stdin>", "<console>", "<ipython-input", "<cell")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from .. import agent, evidence
+from ..agent.saying import as_json
+from ..language import text
 from ..render.views.learning_rates import succession
+from ..spoken import heard
 
 __all__ = ["begin", "listen", "stop"]
 
@@ -41,5 +45,6 @@ def say(raw: Mapping[str, Any]) -> None:
     global _said
     _said += 1
     if _said <= MOST:
-        more = " (more of the kind: `%lr`)" if _said == MOST else ""
-        print(f"traindbg: {succession(evidence.log_entry(raw))}{more}", flush=True)
+        entry = evidence.log_entry(heard(json.dumps(raw, default=as_json).encode()))  # as from any other agent
+        more = text(" (more of the kind: `%lr`)") if _said == MOST else ""
+        print(f"traindbg: {succession(entry)}{more}", flush=True)

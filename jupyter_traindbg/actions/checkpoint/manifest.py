@@ -70,15 +70,15 @@ class Outcome:
         ]
 
     @property
-    def not_finite(self) -> list[str]:
-        """The parts with a NaN or an infinity in them, in words."""
+    def not_finite(self) -> list[Said]:
+        """The parts with a NaN or an infinity in them."""
         worst: dict[str, Mapping[str, Any]] = {}
         for report in self.reports.values():
             for part in report["not_finite"]:
                 known = worst.setdefault(part["part"], part)
                 worst[part["part"]] = max(known, part, key=lambda p: int(p["tensors"]))
         return [
-            text(
+            said(
                 "{part}: {tensors} of {of} tensors, first {first}",
                 **{k: part[k] for k in ("part", "tensors", "of", "first")},
             )
@@ -112,7 +112,7 @@ def manifest(outcome: Outcome) -> dict[str, Any]:
         "mixed": outcome.unequal.mixed,
         "taken": HUNG if outcome.hung else LOOP_BOUNDARY,
         "exact": not outcome.inexact,
-        "not_finite": outcome.not_finite,
+        "not_finite": [str(part) for part in outcome.not_finite],
         "notes": [packed(note) for note in notes],
     }
 
@@ -186,7 +186,7 @@ def _findings(outcome: Outcome) -> Iterator[Finding]:
             next_steps=[text("Use it only where no other checkpoint is left; its manifest says that it is mixed.")],
         )
     if outcome.not_finite:
-        yield not_finite(outcome.not_finite)
+        yield not_finite([spoken(part) for part in outcome.not_finite])
     inexact = [why for why in outcome.inexact if not (outcome.unequal.mixed and why == outcome.unequal.why)]
     if inexact:
         yield Finding(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...agent.checkpoint.files import partial, what_is_there
-from ...agent.saying import Said, said
+from ...agent.saying import NOTHING, Said, said
 from ...attach.base import Link
 from ...checkpoints import manifest as manifests
 from ...errors import ActionRefused, BadCheckpoint, TraindbgError
@@ -26,9 +26,6 @@ __all__ = ["NotShared", "Place", "find"]
 
 ASK_S, SEEN_S, LOOK_S = 5.0, 5.0, 0.2
 """How long a network file system may take to show on one host what was made on another, and how often we look."""
-
-
-NOTHING = Said(())
 
 
 class NotShared(ActionRefused):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, List, Sequence
 
 from .. import cuda
+from ..objects import named_parameters
 from ..refused import Refused
 from ..saying import said
 from ..tensors import shard
@@ -69,7 +70,26 @@ def fetched(tensor: Any) -> Any:
     return host
 
 
-def sample(tensor: Any) -> bytes:
+def samples(optimizers: Sequence[Any], models: Sequence[Any]) -> List[bytes]:
+    """A little of each optimizer's parameters on a GPU: steps that a CUDA graph replays are seen by nothing else. Without an optimizer, of
+    the models': the program changes them itself."""
+    of_models = [] if optimizers else [_trained(model) for model in models]
+    sampled = [*(_on_gpu(optimizer) for optimizer in optimizers), *of_models]
+    return [_sample(parameter) for parameter in sampled if parameter is not None]
+
+
+def _on_gpu(optimizer: Any) -> Any:
+    """A parameter that this optimizer changes on a GPU; None where it has none there."""
+    parameters = (p for group in list(optimizer.param_groups) for p in list(group["params"]))
+    return next((p for p in parameters if p.device.type == "cuda" and p.requires_grad and p.numel()), None)
+
+
+def _trained(model: Any) -> Any:
+    """A parameter of `model` that is trained; None where it has none."""
+    return next((p for _, p in named_parameters(model) if p.requires_grad and p.numel()), None)
+
+
+def _sample(tensor: Any) -> bytes:
     """The first values of `tensor`, to see whether they change."""
     torch = sys.modules["torch"]
     local = shard(tensor)
@@ -102,4 +122,4 @@ def typed(store: Store) -> Any:
     return store.copy.view(store.dtype)
 
 
-__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "sample", "typed", "wait_for"]
+__all__ = ["Changed", "fetched", "from_live", "from_snapshot", "samples", "typed", "wait_for"]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Ty
 
 from .. import cuda
 from ..gpu_steps import STEPS
-from ..objects import named_parameters
 from ..refused import Refused
 from ..safepoint import NEXT_BATCH
 from ..saying import Said, Text, packed, said, unpacked
@@ -427,15 +426,8 @@ class Writing:
     def _now(self) -> Any:
         assert self.found is not None
         behind = self._agent.gpu_steps.behind()
-        return self._agent.recorder.step, own_steps(self._agent, self.found), behind, self._sample()
-
-    def _sample(self) -> List[bytes]:
-        """A little of each optimizer's parameters on a GPU: steps that a CUDA graph replays are seen by nothing else. Without an optimizer,
-        of the models': the program changes them itself."""
-        assert self.found is not None
-        of_models = [] if self.found.optimizers else [_trained(model) for model in self.found.models]
-        sampled = [*(_on_gpu(o) for o in self.found.optimizers), *of_models]
-        return [reading.sample(parameter) for parameter in sampled if parameter is not None]
+        sampled = reading.samples(self.found.optimizers, self.found.models)
+        return self._agent.recorder.step, own_steps(self._agent, self.found), behind, sampled
 
     def _check_unchanged(self) -> None:
         if self._now() != self._before or self._agent.boundary.updating():
@@ -496,17 +488,6 @@ def _clock(device: Any) -> Any:
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(device))
     return event
-
-
-def _on_gpu(optimizer: Any) -> Any:
-    """A parameter that this optimizer changes on a GPU; None where it has none there."""
-    parameters = (p for group in list(optimizer.param_groups) for p in list(group["params"]))
-    return next((p for p in parameters if p.device.type == "cuda" and p.requires_grad and p.numel()), None)
-
-
-def _trained(model: Any) -> Any:
-    """A parameter of `model` that is trained; None where it has none."""
-    return next((p for _, p in named_parameters(model) if p.requires_grad and p.numel()), None)
 
 
 def _rank() -> int:

@@ -187,7 +187,7 @@ def _ended(view: View) -> str:
     return text("gone")
 
 
-def _rests(view: View) -> str:
+def _at_rest(view: View) -> str:
     if view.has_no_call:
         return text("runs no call")
     return text("the kernel runs no cell but the one that asks") if view.asks_us else text("the kernel runs no cell")
@@ -198,7 +198,7 @@ _LINES: Mapping[Role, Callable[[View], str]] = {
     "not known": lambda view: view.evidence.problem or text("nothing could be read"),
     "not seen": lambda view: text("there is no process of it here"),
     "stopped": lambda view: text("stopped: the kernel does not let it run"),
-    "idle": _rests,
+    "idle": _at_rest,
     "stepping": lambda view: text("makes steps"),
     "moving": lambda view: in_phase(view) or phrase(view.now),
     "waiting": _waits,

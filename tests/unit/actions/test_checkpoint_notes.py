@@ -30,6 +30,16 @@ def test_a_checkpoint_keeps_its_notes_in_english_and_shows_them_in_any_language(
     assert manifest.read(tmp_path / "ck").notes == tuple(on_disk["notes"])
 
 
+def test_what_is_not_finite_is_in_english_on_the_disk(tmp_path: Path, cast: Cast) -> None:
+    part = {"part": "model", "tensors": 1, "of": 4, "first": "0.weight"}
+    with speaking("zh"):
+        made = save(cast(2, progress={"not_finite": [part]}), str(tmp_path / "ck"))
+    assert json.loads((tmp_path / "ck" / "manifest.json").read_text())["not_finite"] == [
+        "model: 1 of 4 tensors, first 0.weight"
+    ]
+    assert made.verdict[0].evidence == ["model：4 个张量中的 1 个，首个为 0.weight"]
+
+
 def test_a_checkpoint_of_before_has_its_notes_as_they_are() -> None:
     assert manifest._notes({"notes": ["came late"]}) == ("came late",)
     assert manifest._notes({"notes": ["came late"], "said": [packed(said("no step came"))]}) == ("came late",)

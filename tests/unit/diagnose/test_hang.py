@@ -91,8 +91,14 @@ def test_a_kernel_that_asks_about_itself_is_at_rest() -> None:
     found = judged(dataclasses.replace(rest, world_size=1))
     assert (found.state, found.findings, found.ranks[0].state) == ("idle", (), "idle")
     assert found.ranks[0].doing == "the kernel runs no cell but the one that asks"
-    by_agent = (Frame(f"{ours}/agent/recorder.py", 40, "traindbg_next", library=True), cell, *KERNEL_LOOP)
-    assert judged(dataclasses.replace(stuck(0, by_agent, Wait("sleep")), world_size=1)).state == "stuck"
+    checkout = "/home/ann/jupyter_traindbg"  # as the repository may be called
+    for file in (
+        f"{ours}/agent/actions/tune.py",
+        f"{checkout}/jupyter_traindbg/agent/recorder.py",
+        f"{checkout}/train.py",
+    ):
+        trains = (Frame(file, 40, "traindbg_next", library=True), cell, *KERNEL_LOOP)
+        assert judged(dataclasses.replace(stuck(0, trains, Wait("sleep")), world_size=1)).state == "stuck"
     assert judged(rest, waiting(1), waiting(2), waiting(3)).state == "stuck"
 
 
